@@ -1,0 +1,193 @@
+"""The command line.  It alone prints, sets the compilation cache and turns errors into code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from occamid import driver, figures, metrics, store
+from occamid.data import twins
+from occamid.errors import OccamidError, SettingsError
+from occamid.result import Result
+from occamid.settings import Settings
+
+app = typer.Typer(
+    help="Identify dynamic systems: small neural models from logged inputs and outputs.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+console = Console()
+
+
+@app.callback()
+def _options() -> None:
+    """Identify dynamic systems: small neural models from logged inputs and outputs."""
+
+
+@app.command()
+def identify(
+    example: Annotated[
+        str | None,
+        typer.Option(help=f"A simulated process: {', '.join(twins.TWINS)}.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/identify"),
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file of settings; options override it.")
+    ] = None,
+    network: Annotated[str | None, typer.Option(help="mlp, lstm or rnn.")] = None,
+    hidden: Annotated[
+        str | None, typer.Option(help="Units of the hidden layers: 20 or 10,10.")
+    ] = None,
+    lags: Annotated[
+        int | None, typer.Option(help="Lags of inputs and outputs; default: from the data.")
+    ] = None,
+    lam: Annotated[str | None, typer.Option(help="λ, one or several: 1e-3 or 1e-3,2e-3.")] = None,
+    restarts: Annotated[int | None, typer.Option(help="Random initialisations for each λ.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Fixes data and initial weights.")] = None,
+    force: Annotated[bool, typer.Option(help="Replace what is in the output folder.")] = False,
+) -> None:
+    """Identify a system and write the models, their figures and two plots to a folder.
+
+    All restarts and λ values are trained together; the model shown is chosen on the estimation
+    data alone, and the test record is only used to say how good it is.
+
+    Try: [bold]occamid identify --example cascaded-tanks-twin --out runs/demo[/bold]
+    """
+    if example is None:
+        raise SettingsError(f"name a process with --example; there are {', '.join(twins.TWINS)}.")
+    store.check_writable(out, overwrite=force)
+    settings = _settings(
+        config,
+        network=network,
+        hidden=_numbers(hidden, int, "hidden"),
+        input_lags=lags,
+        output_lags=lags,
+        lam=_numbers(lam, float, "lam"),
+        restarts=restarts,
+        seed=seed,
+    )
+    twin = twins.make(example, settings.seed)
+    result = _with_progress(twin, settings)
+    _show(result)
+    _finish(result, twin, out)
+
+
+def _settings(config: Path | None, **options: Any) -> Settings:
+    base = Settings.from_toml(config) if config else Settings()
+    return base.replace(**{k: v for k, v in options.items() if v is not None})
+
+
+def _numbers(text: str | None, kind: type, name: str) -> tuple[Any, ...] | None:
+    """Comma-separated numbers of an option."""
+    if text is None:
+        return None
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(
+            f"--{name} takes {'whole ' if kind is int else ''}numbers separated by commas, "
+            f"not {text!r}."
+        ) from None
+
+
+def _with_progress(twin: twins.Twin, settings: Settings) -> Result:
+    """Run with a live bar: cycles done, time so far, time left, best error so far."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("compiling", total=None, state="", left="")
+
+        def progress(p: driver.Progress) -> None:
+            left = p.seconds / p.done * (p.total - p.done)
+            bar.update(
+                task,
+                description=f"training {p.models} models",
+                total=p.total,
+                completed=p.done,
+                state=f"free run {p.best_free_run:.3f} σ, sparsity {p.sparsity:.0%}",
+                left=f"{left:.0f} s left",
+            )
+
+        return driver.identify(twin.estimation, settings, progress=progress)
+
+
+def _show(result: Result) -> None:
+    """A table of the best models and the surviving regressors by name."""
+    table = Table(title="best models on the estimation data", title_justify="left")
+    headings = ("λ", "cycle", "one step", "free run", "pruned", "kept", "neurons", "evidence")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for index in result.ranking(8):
+        row = result.row(index)
+        table.add_row(
+            f"{row.lam:g}",
+            str(row.cycle),
+            " ".join(f"{v:.4f}" for v in row.one_step_rmse),
+            " ".join(f"{v:.4f}" for v in row.free_run_rmse),
+            f"{row.sparsity:.1%}",
+            f"{row.regressors} of {len(result.regressors)}",
+            str(row.neurons),
+            f"{row.log_evidence:.1f}",
+        )
+    console.print(table)
+    bad = int((result.table["status"] != 0).sum())
+    if bad:
+        _say(f"{bad} of {result.table['status'].size} models diverged, emptied or broke off.")
+    names = result.best.regressors
+    _say(f"keeps {len(names)} of {len(result.regressors)} regressors: {', '.join(names)}")
+
+
+def _finish(result: Result, twin: twins.Twin, out: Path) -> None:
+    """The honest test, the plots and the files."""
+    best = result.best.compact()
+    n_init = result.start
+    run = best.simulate(twin.test.u, twin.test.y[:n_init])
+    fit = metrics.fit_percent(twin.test.y, run, n_init)
+    error = metrics.rmse(twin.test.y, run, n_init)
+    test = {"name": twin.test.name, "n_init": n_init, "rmse": error.tolist(), "fit": fit.tolist()}
+    _say(
+        f"test record, free run after {n_init} samples: RMSE "
+        f"{', '.join(f'{v:.4g}' for v in error)}, fit {', '.join(f'{v:.1f} %' for v in fit)}, "
+        f"{best.parameters} parameters"
+    )
+    with store.new_folder(out) as folder:
+        store.write_result(result, folder, {"test": test})
+        title = f"{twin.name}: free run on data the model has not seen"
+        figures.save(
+            figures.free_run_figure(twin.test, run, n_init, title), folder / "free_run.png"
+        )
+        figures.save(figures.sparsity_figure(result.best), folder / "sparsity.png")
+    _say(f"written to {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")
+
+
+def _say(text: str) -> None:
+    """Plain text: brackets in names are not markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Entry point: errors of the user end with one line and code 2."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "occamid" / "jax"
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    try:
+        app()
+    except OccamidError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

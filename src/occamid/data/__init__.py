@@ -1,0 +1,1 @@
+"""Records: data containers, scaling, simulated twins."""

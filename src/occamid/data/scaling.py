@@ -1,0 +1,70 @@
+"""Offsets and scales per channel, fitted on estimation data and undone on output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from occamid.data.record import Record
+from occamid.errors import DataError
+
+Array = np.ndarray
+Method = Literal["standardize", "detrend", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """``scaled = (value - offset) / scale`` for every channel."""
+
+    u_offset: Float[Array, " nu"]
+    u_scale: Float[Array, " nu"]
+    y_offset: Float[Array, " ny"]
+    y_scale: Float[Array, " ny"]
+
+    def apply(self, record: Record) -> Record:
+        """The record in scaled units."""
+        return replace(record, u=self.apply_u(record.u), y=self.apply_y(record.y))
+
+    def apply_u(self, u: Float[Array, "N nu"]) -> Float[Array, "N nu"]:
+        """Inputs in scaled units."""
+        return (u - self.u_offset) / self.u_scale
+
+    def apply_y(self, y: Float[Array, "N ny"]) -> Float[Array, "N ny"]:
+        """Outputs in scaled units."""
+        return (y - self.y_offset) / self.y_scale
+
+    def undo_y(self, y: Float[Array, "... ny"]) -> Float[Array, "... ny"]:
+        """Outputs back in the user's units."""
+        return y * self.y_scale + self.y_offset
+
+
+def fit_scaling(records: Sequence[Record], method: Method) -> Scaling:
+    """Fit on the estimation records.
+
+    ``standardize`` removes the mean and divides by the standard deviation of each channel,
+    ``detrend`` removes the mean only, ``none`` leaves the data as it is.
+    """
+    u = np.concatenate([r.u for r in records])
+    y = np.concatenate([r.y for r in records])
+    for values, names, kind in (
+        (u, records[0].input_names, "input"),
+        (y, records[0].output_names, "output"),
+    ):
+        for column, name in zip(values.T, names, strict=True):
+            if np.ptp(column) <= 1e-12 * np.abs(column).max():
+                raise DataError(
+                    f"{kind} {name} is constant ({column[0]:g}) over the estimation data; "
+                    "leave it out or use a record in which it moves."
+                )
+
+    def offset(x: Float[Array, "N n"]) -> Float[Array, " n"]:
+        return np.zeros(x.shape[1]) if method == "none" else x.mean(axis=0)
+
+    def scale(x: Float[Array, "N n"]) -> Float[Array, " n"]:
+        return x.std(axis=0) if method == "standardize" else np.ones(x.shape[1])
+
+    return Scaling(offset(u), scale(u), offset(y), scale(y))

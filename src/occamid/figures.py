@@ -1,0 +1,72 @@
+"""Plots of what was identified; they read models and records and change neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from occamid.data.record import Record
+from occamid.metrics import fit_percent
+from occamid.model import Model
+from occamid.networks import matrices
+
+BLUE, GREY = "#1f5fa8", "#8a8a8a"
+
+
+def free_run_figure(
+    record: Record, simulated: Float[np.ndarray, "N ny"], skip: int, title: str
+) -> Figure:
+    """Measured output and free run over time, one panel for each output, with their fit."""
+    ny = record.y.shape[1]
+    figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
+    time = np.arange(len(record)) * record.sampling_time
+    fits = fit_percent(record.y, simulated, skip)
+    axes = figure.subplots(ny, 1, squeeze=False, sharex=True)[:, 0]
+    for k, axis in enumerate(axes):
+        axis.plot(time, record.y[:, k], color=GREY, lw=1.8, label="measured")
+        axis.plot(time, simulated[:, k], color=BLUE, lw=1.1, label=f"free run, fit {fits[k]:.1f} %")
+        axis.axvspan(time[0], time[skip], color="#eeeeee", lw=0, label="initial window")
+        axis.set_ylabel(record.output_names[k])
+        axis.legend(loc="upper right", fontsize=8, ncols=3)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xlabel("time [s]")
+    axes[0].set_title(title, loc="left")
+    return figure
+
+
+def sparsity_figure(model: Model) -> Figure:
+    """Every weight matrix: blue where a weight is kept, white where it is pruned."""
+    weights = matrices(model.weights)
+    columns = min(4, len(weights))
+    lines = -(-len(weights) // columns)
+    figure = Figure(figsize=(2.6 * columns, 2.4 * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axis in axes[len(weights) :]:
+        axis.set_axis_off()
+    for axis, (name, W) in zip(axes, weights.items(), strict=False):
+        axis.imshow(
+            np.atleast_2d(W) != 0,
+            cmap=_two_colours(),
+            vmin=0,
+            vmax=1,
+            aspect="auto",
+            interpolation="none",
+        )
+        axis.set_title(f"{name}  {np.mean(W == 0):.0%} pruned", fontsize=8)
+        axis.tick_params(labelsize=7)
+    figure.suptitle(f"sparsity {model.sparsity:.1%}", fontsize=9)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG or SVG, by its ending."""
+    figure.savefig(path, dpi=130)
+
+
+def _two_colours() -> object:
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(["white", BLUE])

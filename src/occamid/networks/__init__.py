@@ -1,0 +1,23 @@
+"""Networks: parameters, forward pass, one simulation step, curvature sweep, compaction."""
+
+from occamid.networks.base import ACTIVATIONS, Live, Network, Params, init, is_matrix, matrices
+from occamid.networks.groups import STRUCTURES, Group, Groups, group_norm, groups_for
+from occamid.networks.mlp import MLP
+from occamid.networks.recurrent import Recurrent
+
+__all__ = [
+    "ACTIVATIONS",
+    "MLP",
+    "STRUCTURES",
+    "Group",
+    "Groups",
+    "Live",
+    "Network",
+    "Params",
+    "Recurrent",
+    "group_norm",
+    "groups_for",
+    "init",
+    "is_matrix",
+    "matrices",
+]

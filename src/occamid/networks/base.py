@@ -1,0 +1,123 @@
+"""What every network offers, and what all of them share.
+
+Parameters are a flat dictionary: matrices (``layer0.W``, ``lstm0.W_hi``, ``out.W``) carry priors
+and masks, biases (``layer0.b``) carry neither.  Everything per weight (curvature, masks, prior
+widths) is a dictionary with the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float
+
+Params = dict[str, Array]
+Masks = Mapping[str, Bool[np.ndarray, "*batch out in"]]
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "identity": lambda x: x,
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "sigmoid": jax.nn.sigmoid,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+}
+
+
+class Spec(NamedTuple):
+    """Shape of a parameter and the fan-in that bounds its initial values."""
+
+    shape: tuple[int, ...]
+    fan_in: int
+
+
+class Live(NamedTuple):
+    """What still carries signal to the output: regressors, and neurons layer by layer."""
+
+    regressors: Bool[np.ndarray, "*batch nz"]
+    neurons: tuple[Bool[np.ndarray, "*batch units"], ...]
+
+
+class Network(Protocol):
+    """A family of maps from regressors to outputs; frozen and hashable, so it can be static."""
+
+    @property
+    def n_in(self) -> int:
+        """Number of regressors."""
+
+    @property
+    def n_out(self) -> int:
+        """Number of outputs."""
+
+    def specs(self) -> dict[str, Spec]:
+        """Name, shape and fan-in of every parameter, in order."""
+
+    def apply(self, params: Params, z: Float[Array, "R T nz"]) -> Float[Array, "R T ny"]:
+        """Outputs along sequences, states starting at zero."""
+
+    def initial_state(self, params: Params) -> Any:
+        """The state before the first step of a simulation."""
+
+    def step(
+        self, params: Params, state: Any, z: Float[Array, " nz"]
+    ) -> tuple[Any, Float[Array, " ny"]]:
+        """One time step."""
+
+    def sweep(
+        self,
+        params: Params,
+        z: Float[Array, "R T nz"],
+        gradient: Callable[[Float[Array, "R T ny"]], Float[Array, "R T ny"]],
+        curvature: Float[Array, "R T ny"],
+    ) -> Params:
+        """The recursive diagonal of the Hessian (Lemmas 1 and 2), one backward sweep.
+
+        ``gradient`` maps the outputs to the first derivative of the loss there; ``curvature`` is
+        its second derivative per output.
+        """
+
+    def live(self, masks: Masks) -> Live:
+        """What carries signal when the weights outside ``masks`` are zero (batch axes first)."""
+
+    def compact(
+        self, params: dict[str, np.ndarray], live: Live
+    ) -> tuple[Network, dict[str, np.ndarray]]:
+        """The smaller network without what is not live; it computes the same outputs."""
+
+
+def init(network: Network, key: Array) -> Params:
+    """Uniform in ±1/sqrt(fan-in), METHOD section 2."""
+    specs = network.specs()
+    keys = jax.random.split(key, len(specs))
+    return {
+        name: jax.random.uniform(k, spec.shape, minval=-1.0, maxval=1.0)
+        / np.sqrt(max(1, spec.fan_in))
+        for k, (name, spec) in zip(keys, specs.items(), strict=True)
+    }
+
+
+def is_matrix(name: str) -> bool:
+    """Whether a parameter is a weight matrix (with prior and mask) and not a bias."""
+    return name.rsplit(".", 1)[1].startswith("W")
+
+
+def matrices(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The weight matrices among the parameters."""
+    return {name: value for name, value in params.items() if is_matrix(name)}
+
+
+def derivatives(f: Callable[[Array], Array], x: Array) -> tuple[Array, Array]:
+    """First and second derivative of an elementwise function."""
+    ones = jnp.ones_like(x)
+
+    def first(v: Array) -> Array:
+        return jax.jvp(f, (v,), (ones,))[1]
+
+    return jax.jvp(first, (x,), (ones,))

@@ -1,0 +1,115 @@
+"""The multi-layer perceptron, and Lemma 1: its Hessian diagonal in one backward sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from occamid.networks.base import ACTIVATIONS, Live, Masks, Params, Spec, derivatives
+
+
+@dataclass(frozen=True)
+class MLP:
+    """``h^l = W^l a^(l-1) + b^l``, ``a^l = σ(h^l)``; the last layer is linear."""
+
+    n_in: int
+    hidden: tuple[int, ...]
+    n_out: int
+    activation: str = "relu"
+    bias: bool = True
+
+    def specs(self) -> dict[str, Spec]:
+        """Matrices ``layer0.W … layerL.W`` of shape (out, in), and biases if any."""
+        sizes = (self.n_in, *self.hidden, self.n_out)
+        found: dict[str, Spec] = {}
+        for layer, (fan_in, out) in enumerate(pairwise(sizes)):
+            found[f"layer{layer}.W"] = Spec((out, fan_in), fan_in)
+            if self.bias:
+                found[f"layer{layer}.b"] = Spec((out,), fan_in)
+        return found
+
+    def _forward(self, params: Params, z: Array) -> tuple[list[Array], list[Array]]:
+        """Pre-activations of every layer, and the input of every layer."""
+        inputs, pre = [z], []
+        for layer in range(len(self.hidden) + 1):
+            h = inputs[-1] @ params[f"layer{layer}.W"].T
+            pre.append(h + params[f"layer{layer}.b"] if self.bias else h)
+            inputs.append(ACTIVATIONS[self.activation](pre[-1]))
+        return pre, inputs[:-1]
+
+    def apply(self, params: Params, z: Float[Array, "... nz"]) -> Float[Array, "... ny"]:
+        """Outputs for regressors in any leading shape."""
+        return self._forward(params, z)[0][-1]
+
+    def initial_state(self, params: Params) -> tuple[()]:
+        """A perceptron has no state."""
+        return ()
+
+    def step(
+        self, params: Params, state: tuple[()], z: Float[Array, " nz"]
+    ) -> tuple[tuple[()], Float[Array, " ny"]]:
+        """One time step."""
+        return state, self.apply(params, z)
+
+    def sweep(
+        self,
+        params: Params,
+        z: Float[Array, "... nz"],
+        gradient: Callable[[Float[Array, "... ny"]], Float[Array, "... ny"]],
+        curvature: Float[Array, "... ny"],
+    ) -> Params:
+        """Lemma 1, with ``a^(l-1)``, the layer's input, as the appendix has it.
+
+        ``Hdiag(W^l) = Σ H^l ⊗ (a^(l-1))²`` and
+        ``H^(l-1) = σ'(h)² ⊙ ((W^l)²ᵀ H^l) + σ''(h) ⊙ ∂L/∂a``.
+        """
+        pre, inputs = self._forward(params, z)
+        g, h = gradient(pre[-1]), curvature
+        diagonal: Params = {}
+        for layer in reversed(range(len(pre))):
+            W = params[f"layer{layer}.W"]
+            diagonal[f"layer{layer}.W"] = jnp.einsum("...o,...i->oi", h, inputs[layer] ** 2)
+            if self.bias:
+                diagonal[f"layer{layer}.b"] = jnp.einsum("...o->o", h)
+            if layer:
+                first, second = derivatives(ACTIVATIONS[self.activation], pre[layer - 1])
+                g_a = g @ W
+                g, h = first * g_a, first**2 * (h @ W**2) + second * g_a
+        return diagonal
+
+    def live(self, masks: Masks) -> Live:
+        """Neurons that vary with a regressor and reach the output, and the regressors they read."""
+        layers = [masks[f"layer{k}.W"] for k in range(len(self.hidden) + 1)]
+        varies = [np.ones(layers[0].shape[:-2] + layers[0].shape[-1:], bool)]
+        for mask in layers[:-1]:
+            varies.append(np.any(mask & varies[-1][..., None, :], axis=-1))
+        needed = [np.ones(layers[-1].shape[:-1], bool)]
+        for mask, varying in zip(reversed(layers), reversed(varies), strict=True):
+            needed.insert(0, varying & np.any(mask & needed[0][..., :, None], axis=-2))
+        return Live(needed[0], tuple(needed[1:-1]))
+
+    def compact(
+        self, params: dict[str, np.ndarray], live: Live
+    ) -> tuple[MLP, dict[str, np.ndarray]]:
+        """Drop what is not live; what a dropped neuron adds at rest folds into the next bias."""
+        activation = ACTIVATIONS[self.activation]
+        keeps = [live.regressors, *live.neurons, np.ones(self.n_out, bool)]
+        small: dict[str, np.ndarray] = {}
+        rest = np.zeros(self.n_in)  # output of each unit of the layer below when it is dropped
+        for layer, (keep_in, keep_out) in enumerate(pairwise(keeps)):
+            W = params[f"layer{layer}.W"]
+            b = params.get(f"layer{layer}.b", np.zeros(len(W))) + W[:, ~keep_in] @ rest[~keep_in]
+            small[f"layer{layer}.W"] = W[np.ix_(keep_out, keep_in)]
+            small[f"layer{layer}.b"] = b[keep_out]
+            rest = np.asarray(activation(jnp.asarray(b)))
+        bias = self.bias or any(np.any(v) for n, v in small.items() if n.endswith(".b"))
+        if not bias:
+            small = {name: value for name, value in small.items() if name.endswith(".W")}
+        hidden = tuple(int(np.sum(kept)) for kept in live.neurons)
+        return replace(self, n_in=int(np.sum(live.regressors)), hidden=hidden, bias=bias), small

@@ -1,0 +1,1 @@
+"""The sparse Bayesian loop: training, curvature, evidence."""
