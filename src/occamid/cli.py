@@ -21,12 +21,12 @@ from occamid.settings import Settings
 
 app = typer.Typer(
     help="Identify dynamic systems: small neural models from logged inputs and outputs.",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 console = Console()
+UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
 @app.callback()
@@ -65,7 +65,6 @@ def identify(
     """
     if example is None:
         raise SettingsError(f"name a process with --example; there are {', '.join(twins.TWINS)}.")
-    store.check_writable(out, overwrite=force)
     settings = _settings(
         config,
         network=network,
@@ -77,6 +76,7 @@ def identify(
         seed=seed,
     )
     twin = twins.make(example, settings.seed)
+    store.check_writable(out, overwrite=force)
     result = _with_progress(twin, settings)
     _show(result)
     _finish(result, twin, out)
@@ -182,12 +182,28 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Entry point: errors of the user end with one line and code 2."""
+    """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "occamid" / "jax"
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    sys.exit(_run(sys.argv[1:] or ["--help"]))
+
+
+def _run(arguments: list[str]) -> int:
+    """The exit code of a command; what it has to say about a failure is one line."""
     try:
-        app()
+        code = app(arguments, standalone_mode=False) or 0
+    except typer.Abort:  # Ctrl-C, which newer versions of Typer return as a code
+        code = 130
     except OccamidError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        return _fail(str(error))
+    except UsageError as error:
+        return _fail(error.format_message())
+    if code == 130:
+        print("stopped", file=sys.stderr)
+    return int(code)
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2

@@ -3,26 +3,77 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from occamid.errors import FileError, SettingsError
 from occamid.networks import ACTIVATIONS
 
+
+class Table(Mapping[str, float]):
+    """A read-only table of numbers that can be hashed, copied and pickled."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: str) -> float:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
 Lags = int | Literal["auto"]
+Units = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+Factors = Annotated[Mapping[str, Positive], AfterValidator(Table), PlainSerializer(dict)]
+
+# What to give instead, by setting or by kind of error.
+REMEDIES = {
+    "hidden": "give at least one layer, each with at least one unit",
+    "lam": "give one or more positive numbers",
+    "input_lags": 'give a whole number or "auto"',
+    "output_lags": 'give a whole number or "auto"',
+    "horizon": "give a whole number above 0, or leave it out",
+    "int_type": "give a whole number",
+    "float_type": "give a number",
+    "finite_number": "give a finite number",
+    "bool_type": "give true or false",
+    "dict_type": 'give a table, such as {"layer0.W/column" = 2.0}',
+}
 
 
 class Settings(BaseModel):
     """What to identify and how.  λ and the thresholds live in the units of the scaled data."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     # The model
     network: Literal["mlp", "lstm", "rnn"] = Field("mlp", description="family of networks")
-    hidden: tuple[int, ...] = Field((20,), description="units of each hidden layer")
+    hidden: tuple[Units, ...] = Field((20,), min_length=1, description="units of each hidden layer")
     activation: str = Field("tanh", description="of an mlp or rnn; an lstm has its own")
     bias: bool = Field(True, description="whether the layers have biases")
     input_lags: Lags = Field("auto", description="largest lag of the inputs, or from the data")
@@ -36,9 +87,11 @@ class Settings(BaseModel):
     structure: Literal["shape", "row", "column", "row+column"] = Field(
         "row+column", description="which weights share a prior (Table C.1)"
     )
-    lam: tuple[float, ...] = Field((2e-3,), description="λ; several values are one batch")
-    lam_scale: dict[str, float] = Field(
-        {}, description='factor on λ by "matrix/group" pattern, such as "layer0.W/column"'
+    lam: tuple[Positive, ...] = Field(
+        (2e-3,), min_length=1, description="λ; several values are one batch"
+    )
+    lam_scale: Factors = Field(
+        Table({}), description='factor on λ by "matrix/group" pattern, such as "layer0.W/column"'
     )
     loss: Literal["rmse", "gaussian"] = Field("rmse", description="data term")
     aggregation: Literal["mean", "sum"] = Field("mean", description="of α over a group")
@@ -48,7 +101,9 @@ class Settings(BaseModel):
     curvature_count: Literal["once", "per-group"] = Field(
         "per-group", description="how often H/λ enters the posterior width of a weight"
     )
-    horizon: int | None = Field(None, description="τ of the recurrent curvature; none: unlimited")
+    horizon: int | None = Field(
+        None, ge=1, description="τ of the recurrent curvature; none: unlimited"
+    )
 
     # The loop
     cycles: int = Field(6, ge=1, description="C, identification cycles")
@@ -57,7 +112,7 @@ class Settings(BaseModel):
     prune_psi: float = Field(1e-3, ge=0, description="κ_ψ, prior widths below it are pruned")
     prune_weight: float = Field(1e-3, ge=0, description="κ_W, weights below it are pruned")
     restarts: int = Field(20, ge=1, description="M, random initialisations")
-    seed: int = Field(0, ge=0, description="fixes everything that is random")
+    seed: int = Field(0, ge=0, lt=2**31, description="fixes everything that is random")
 
     # The choice of the best model and the resources
     tolerance: float = Field(
@@ -66,19 +121,25 @@ class Settings(BaseModel):
     memory_mb: float = Field(2048.0, gt=0, description="budget; larger batches are chunked")
     precision: Literal["single", "double"] = Field("single", description="of the training")
 
+    @field_validator("hidden", "lam", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return value if isinstance(value, tuple) else (value,)
+
+    @field_validator("*", mode="before")  # runs before the one above
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        return _python(value)
+
     @model_validator(mode="after")
     def _check(self) -> Settings:
-        if not self.hidden or any(units < 1 for units in self.hidden):
-            raise ValueError("hidden: give at least one layer, each with at least one unit")
         if self.activation not in ACTIVATIONS:
             raise ValueError(
                 f"activation: {self.activation!r} is unknown; choose one of "
                 f"{', '.join(ACTIVATIONS)}"
             )
-        if not self.lam or any(not 0 < value < float("inf") for value in self.lam):
-            raise ValueError("lam: give one or more positive numbers")
         if len(set(self.lam)) < len(self.lam):
-            raise ValueError("lam: values repeat")
+            raise ValueError(f"lam: values repeat (got {list(self.lam)})")
         for name in ("input_lags", "output_lags"):
             value = getattr(self, name)
             if value != "auto" and value < 0:
@@ -90,19 +151,17 @@ class Settings(BaseModel):
                 f"input_delay: {self.input_delay} exceeds input_lags ({self.input_lags}), "
                 "so no input would be left"
             )
-        if self.horizon is not None and self.horizon < 1:
-            raise ValueError("horizon: give a whole number above 0, or leave it out")
         if self.horizon is not None and self.network == "mlp":
             raise ValueError("horizon: an mlp has no recurrence; use network = lstm or rnn")
         return self
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise SettingsError(_readable(error)) from None
 
-    def replace(self, **changes: Any) -> Settings:
+    def replace(self, /, **changes: Any) -> Settings:
         """A copy with some settings changed, validated again."""
         return Settings(**{**self.model_dump(), **changes})
 
@@ -115,7 +174,7 @@ class Settings(BaseModel):
     def from_toml(cls, path: str | Path) -> Settings:
         """Read a TOML file; missing keys take their defaults, unknown ones are refused."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise FileError(f"cannot read the settings file {path}: {reason}.") from None
@@ -127,14 +186,22 @@ class Settings(BaseModel):
             raise SettingsError(f"{path}: {error}") from None
 
 
+def _python(value: Any) -> Any:
+    """NumPy's numbers as Python's, and lists and arrays as tuples: strict types take no others."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    return tuple(_python(v) for v in value) if isinstance(value, (list, tuple)) else value
+
+
 def _readable(error: ValidationError) -> str:
     """One line for people from a validation error: the first problem, named by its setting."""
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
     message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        return f"setting {place} is unknown; known are {', '.join(Settings.model_fields)}."
-    if not place:
+    if not first["loc"]:
         return f"setting {message}."
-    name = place.split(".")[0]
-    return f"setting {name}: {message[0].lower()}{message[1:]} (got {first['input']!r})."
+    name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return f"setting {name} is unknown; known are {', '.join(Settings.model_fields)}."
+    message = f"{message[0].lower()}{message[1:]}"
+    remedy = REMEDIES.get(name) or REMEDIES.get(first["type"], message)
+    return f"setting {name}: {remedy} (got {first['input']!r})."

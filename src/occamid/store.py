@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -21,43 +22,75 @@ SETTINGS, SUMMARY, WEIGHTS = "settings.toml", "result.json", "weights.safetensor
 
 
 def check_writable(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that is taken or cannot be made, before any work is done."""
-    if folder.exists() and not folder.is_dir():
-        raise FileError(f"{folder} exists and is not a folder; choose another --out.")
-    if folder.exists() and any(folder.iterdir()) and not overwrite:
-        raise FileError(f"{folder} already holds files; choose another --out, or use --force.")
-    parent = folder.absolute().parent
+    """Refuse a folder that is taken or cannot be made, before any work; nothing is created."""
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=parent):
-            pass
-    except OSError as error:
-        raise FileError(
-            f"cannot write to {parent}: {error.strerror}; choose another --out."
-        ) from None
+        problem = _problem(folder)
+        taken = not problem and folder.exists() and any(folder.iterdir())
+    except OSError as error:  # a name that is too long, a folder that cannot be read
+        problem, taken = f"cannot write to {folder}: {error.strerror}", False
+    if problem:
+        raise FileError(f"{problem}; choose another --out.")
+    if taken and not overwrite:
+        raise FileError(f"{folder} already holds files; choose another --out, or use --force.")
+
+
+def _problem(folder: Path) -> str | None:
+    """What stands in the way of a new folder here, whatever it may hold already."""
+    target, here = _real(folder), Path.cwd()
+    nearest = next(p for p in (target, *target.parents) if p.exists())
+    shown, place = (folder, target.parent) if nearest == target else (nearest, nearest)
+    if folder.is_symlink() and nearest != target:
+        return f"{folder} is a link to a folder that does not exist"
+    if not nearest.is_dir():
+        return f"{shown} is a file, not a folder"
+    if target == here or target in here.parents:
+        return f"{folder} is the current folder or holds it"
+    if os.path.ismount(target):
+        return f"{folder} is a mount point, which cannot be replaced"
+    if not os.access(place, os.W_OK | os.X_OK):
+        return f"cannot write to {place}: {os.strerror(errno.EACCES)}"
+    return None
+
+
+def _real(folder: Path) -> Path:
+    """Where the folder really is; unlike ``Path.resolve`` this bears links that go in circles."""
+    return Path(os.path.realpath(folder))
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A scratch folder that takes the place of ``folder`` at the end, and only on success."""
-    parent = folder.absolute().parent
+    target = _real(folder)
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=parent))
+        if problem := _problem(folder):
+            raise FileError(f"{problem}.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".occamid-", dir=target.parent))
+        try:
+            yield scratch
+            scratch.chmod(0o755)  # mkdtemp makes private folders
+            _swap(scratch, target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
-        raise FileError(f"cannot write to {parent}: {error.strerror}.") from None
+        raise FileError(
+            f"cannot write the results to {folder}: {error.strerror or error}."
+        ) from error
+
+
+def _swap(scratch: Path, target: Path) -> None:
+    """Put ``scratch`` in the place of ``target``; if that fails, ``target`` is as before."""
+    if not target.exists():
+        os.replace(scratch, target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=".occamid-", dir=target.parent))
     try:
-        yield scratch
-        scratch.chmod(0o755)  # mkdtemp makes private folders
-        if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=parent))
-            os.replace(folder, old / "was")
-            os.replace(scratch, folder)
-            shutil.rmtree(old)
-        else:
-            os.replace(scratch, folder)
+        os.replace(target, old / "was")
+        os.replace(scratch, target)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if not target.exists():
+            os.replace(old / "was", target)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def write_result(result: Result, folder: Path, extra: dict[str, Any] | None = None) -> None:
@@ -67,13 +100,12 @@ def write_result(result: Result, folder: Path, extra: dict[str, Any] | None = No
     for name, widths in result.psi.items():
         arrays.update({f"psi/{name}/{k}": value for k, value in enumerate(widths)})
     (folder / WEIGHTS).write_bytes(save({n: np.ascontiguousarray(v) for n, v in arrays.items()}))
-    (folder / SUMMARY).write_text(
-        json.dumps(summary(result) | (extra or {}), indent=1, allow_nan=False), encoding="utf-8"
-    )
+    report = _plain(summary(result) | (extra or {}))
+    (folder / SUMMARY).write_text(json.dumps(report, indent=1, allow_nan=False), encoding="utf-8")
 
 
 def summary(result: Result) -> dict[str, Any]:
-    """What a report needs, as plain JSON values."""
+    """What a report needs; numbers need not be finite."""
     best = result.best
     scaling = result.scaling
     return {
@@ -89,7 +121,7 @@ def summary(result: Result) -> dict[str, Any]:
             "neurons": list(best.neurons),
             "parameters": best.compact().parameters,
         },
-        "rows": [_plain(row._asdict()) for row in result.rows()],
+        "rows": [row._asdict() for row in result.rows()],
     }
 
 

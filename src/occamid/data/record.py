@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ class Record:
         sampling_time: seconds between samples.
         name: used in messages, tables and plots.
         input_names: one per input; taken from a data frame's columns, else ``u`` or ``u1, u2, …``.
+            A plain string is one name.
         output_names: likewise, ``y`` or ``y1, y2, …``.
     """
 
@@ -43,16 +45,17 @@ class Record:
         y, output_names = _channels(self.y, self.output_names, "y", "output", where)
         if len(u) != len(y):
             raise DataError(
-                f"{where}: u has {len(u)} rows but y has {len(y)}; "
+                f"{where}: u has {_count(len(u), 'row')} but y has {len(y)}; "
                 "inputs and outputs must be sampled together."
             )
         if len(set(input_names + output_names)) < len(input_names + output_names):
             raise DataError(
                 f"{where}: channel names repeat: {', '.join(input_names + output_names)}."
             )
-        if not (np.isfinite(self.sampling_time) and self.sampling_time > 0):
+        if not (_is(Real, self.sampling_time) and 0 < self.sampling_time < np.inf):
             raise DataError(
-                f"{where}: the sampling time is {self.sampling_time}; it must be a positive number."
+                f"{where}: the sampling time is {_shown(self.sampling_time)}; "
+                "it must be a positive number."
             )
         for field, value in (
             ("u", u),
@@ -68,19 +71,31 @@ class Record:
 
     def __getitem__(self, rows: slice) -> Record:
         """A contiguous piece, ``record[100:300]``, with the same names and sampling time."""
-        if not isinstance(rows, slice) or rows.step not in (None, 1):
+        ends = (rows.start, rows.stop) if isinstance(rows, slice) and rows.step in (None, 1) else ()
+        if not ends or any(end is not None and not _is(Integral, end) for end in ends):
             raise DataError(
                 f'record "{self.name}": take pieces with record[start:stop]; '
                 "to keep every k-th sample use decimate(k)."
+            )
+        if len(self.u[rows]) == 0:
+            piece = ":".join("" if end is None else str(end) for end in ends)
+            raise DataError(
+                f'record "{self.name}": record[{piece}] is empty; '
+                f"it has {_count(len(self), 'row')}."
             )
         return replace(self, u=self.u[rows], y=self.y[rows])
 
     def split(self, at: float | int) -> tuple[Record, Record]:
         """The record before and after ``at``: a share of the rows (0.7) or a row number (300)."""
-        row = round(at * len(self)) if isinstance(at, float) else at
+        row = 0
+        if _is(Integral, at):
+            row = int(at)
+        elif _is(Real, at) and 0 < at < 1:
+            row = round(float(at) * len(self))
         if not 0 < row < len(self):
             raise DataError(
-                f'record "{self.name}": cannot split at {at}; it has {len(self)} rows. '
+                f'record "{self.name}": cannot split at {_shown(at)}; '
+                f"it has {_count(len(self), 'row')}. "
                 "Give a share between 0 and 1 or a row number inside the record."
             )
         return self[:row], self[row:]
@@ -89,25 +104,34 @@ class Record:
         """Every ``factor``-th sample after a zero-phase anti-aliasing filter."""
         from scipy.signal import decimate
 
-        if factor < 1 or int(factor) != factor:
+        if not (_is(Integral, factor) and factor > 0):
             raise DataError(
-                f'record "{self.name}": cannot decimate by {factor}; give a whole number above 0.'
+                f'record "{self.name}": cannot decimate by {_shown(factor)}; '
+                "give a whole number above 0."
             )
         if factor == 1:
             return self
+        factor = int(factor)
         taps = 20 * factor + 1  # the length of SciPy's default filter
         if len(self) <= taps:
             raise DataError(
                 f'record "{self.name}": {len(self)} rows are too few to decimate by {factor}; '
                 f"it needs more than {taps}."
             )
-        u, y = (decimate(x, factor, ftype="fir", axis=0) for x in (self.u, self.y))
+        # SciPy takes the signal as zero outside the record: half a filter is added and cut again.
+        around = ((10 * factor, 10 * factor), (0, 0))
+        u, y = (
+            decimate(
+                np.pad(x, around, mode="reflect", reflect_type="odd"), factor, ftype="fir", axis=0
+            )[10:-10]
+            for x in (self.u, self.y)
+        )
         return replace(self, u=u, y=y, sampling_time=self.sampling_time * factor)
 
 
 def as_records(records: Record | Iterable[Record]) -> tuple[Record, ...]:
     """One record or several as a tuple of experiments with the same channels and sampling time."""
-    found = (records,) if isinstance(records, Record) else tuple(records)
+    found = tuple(records) if isinstance(records, Iterable) else (records,)
     if not found:
         raise DataError("no record was given.")
     first = found[0]
@@ -120,62 +144,102 @@ def as_records(records: Record | Iterable[Record]) -> tuple[Record, ...]:
         for what, mine, theirs in (
             ("inputs", first.input_names, other.input_names),
             ("outputs", first.output_names, other.output_names),
-            ("sampling time", first.sampling_time, other.sampling_time),
+            ("sampling time", (first.sampling_time,), (other.sampling_time,)),
         ):
             if mine != theirs:
                 raise DataError(
                     f'records "{first.name}" and "{other.name}" differ in their {what}: '
-                    f"{mine} and {theirs}."
+                    f"{', '.join(map(str, mine))} and {', '.join(map(str, theirs))}."
                 )
     return found
 
 
 def _channels(
-    data: Any, names: Iterable[str], letter: str, kind: str, where: str
+    data: Any, names: Any, letter: str, kind: str, where: str
 ) -> tuple[Float[Array, "N n"], tuple[str, ...]]:
     """A validated read-only copy of ``data`` as columns, and a name for each."""
-    columns = tuple(names) or tuple(str(c) for c in getattr(data, "columns", ()))
-    values = _numbers(data, letter, where)
-    if values.ndim == 1:
-        values = values[:, None]
-    if values.ndim != 2:
-        raise DataError(
-            f"{where}: {letter} has {values.ndim} dimensions; "
-            "give (samples,) or (samples, channels)."
-        )
-    if 0 in values.shape:
-        raise DataError(
-            f"{where}: {letter} is empty (shape {values.shape}); at least one {kind} is needed."
-        )
+    raw = _table(data, letter, kind, where)
+    count = raw.shape[1]
+    columns = _names(names, kind, where) or tuple(str(c) for c in getattr(data, "columns", ()))
     if not columns:
-        count = values.shape[1]
         columns = (letter,) if count == 1 else tuple(f"{letter}{i + 1}" for i in range(count))
-    if len(columns) != values.shape[1]:
+    if len(columns) != count:
         raise DataError(
-            f"{where}: {len(columns)} {kind} names for {values.shape[1]} {kind} columns."
+            f"{where}: {_count(len(columns), f'{kind} name')} for "
+            f"{_count(count, f'{kind} column')}."
         )
+    if raw.dtype.kind in "OUS":
+        for (row, column), value in np.ndenumerate(raw):
+            if not _converts(value):
+                raise DataError(
+                    f"{where}: {kind} {columns[column]} holds {_shown(value)}, "
+                    f"which is not a number, at row {row}."
+                )
+    values = np.array(raw, dtype=np.float64)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         row, column = bad[0]
         raise DataError(
             f"{where}: {kind} {columns[column]} is {values[row, column]} at row {row} "
-            f"({len(bad)} such values in all); remove or fill them first."
+            f"({_count(len(bad), 'such value')} in all); "
+            f"remove or fill {'it' if len(bad) == 1 else 'them'} first."
         )
     values.setflags(write=False)
     return values, columns
 
 
-def _numbers(data: Any, letter: str, where: str) -> Float[Array, ...]:
-    """``data`` as a new double-precision array; text is refused with its place."""
-    raw = np.asarray(data)
-    if raw.dtype.kind in "OUS":
-        for place, value in np.ndenumerate(raw):
-            try:
-                float(value)
-            except (TypeError, ValueError):
-                raise DataError(
-                    f"{where}: {letter} holds {value!r}, which is not a number, at row {place[0]}."
-                ) from None
+def _table(data: Any, letter: str, kind: str, where: str) -> Array:
+    """``data`` as an array of columns that may still hold text; masked values become NaN."""
+    if isinstance(data, np.ma.MaskedArray):
+        data = np.ma.filled(data.astype(object), np.nan)
+    try:
+        raw = np.asarray(data)
+    except ValueError:
+        raise DataError(f"{where}: {letter} has rows of different lengths.") from None
+    if raw.ndim not in (1, 2):
+        raise DataError(
+            f"{where}: {letter} has {raw.ndim} dimensions; give (samples,) or (samples, channels)."
+        )
+    if len(raw) == 0:
+        raise DataError(f"{where}: {letter} has no samples.")
+    if raw.size == 0:
+        raise DataError(
+            f"{where}: {letter} is empty (shape {raw.shape}); at least one {kind} is needed."
+        )
     if raw.dtype.kind not in "OUSbiuf":
         raise DataError(f"{where}: {letter} has type {raw.dtype}; real numbers are needed.")
-    return np.array(raw, dtype=np.float64)
+    return raw.reshape(len(raw), -1)
+
+
+def _names(names: Any, kind: str, where: str) -> tuple[str, ...]:
+    """Channel names as given; a plain string is one name."""
+    several = isinstance(names, Iterable) and not isinstance(names, str)
+    found = tuple(names) if several else (names,)
+    for name in found:
+        if not isinstance(name, str):
+            raise DataError(f"{where}: {kind} names must be text (got {_shown(name)}).")
+    return found
+
+
+def _converts(value: Any) -> bool:
+    """Whether an entry of a text or object array is a number."""
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _is(kind: type, value: Any) -> bool:
+    """Whether this is a number of the kind, Python's or NumPy's; true and false are not."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    """A value as Python writes it, without NumPy's type."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def _count(number: int, word: str) -> str:
+    """``1 row``, ``2 rows``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -154,7 +154,7 @@ def heat_exchanger(seed: int = 0, samples: int = 3000, test_samples: int = 2000)
     def experiment(rng: Rng, n: int) -> Signals:
         u = _steps(rng, n + delay, shortest=5, longest=120)
         drive = gain * u[:n]
-        ambient = lfilter([1.0], [1.0, -0.98], 0.02 * rng.standard_normal((n, 1)), axis=0)
+        ambient = lfilter([1.0], [1.0, -0.98], 0.01 * rng.standard_normal((n, 1)), axis=0)
         first_order = lambda x: lfilter([1 - pole], [1.0, -pole], x, axis=0)  # noqa: E731
         e = noise * rng.standard_normal((n, 1))
         clean = first_order(drive)

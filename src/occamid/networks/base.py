@@ -53,6 +53,10 @@ class Network(Protocol):
         """Number of regressors."""
 
     @property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of each hidden layer."""
+
+    @property
     def n_out(self) -> int:
         """Number of outputs."""
 

@@ -1,0 +1,172 @@
+"""Accuracy and speed of the core on this machine: ``python benchmarks/core.py``.
+
+Runs the hairdryer and coupled-drives rows of the paper's Table 1 (20 restarts, the best cycle of
+each restart on the validation record: the paper's own way of choosing, which looks at validation
+data), then times training, compilation and the curvature sweep.  Writes
+``benchmarks/results/core.json``.  Needs the real records in the folder ``OCCAMID_DATA``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.io
+
+from occamid import Record, Result, Settings, identify
+from occamid.driver import provenance
+from occamid.networks import Network, Params, Recurrent, init
+from occamid.regressors import Windows
+from occamid.sparse.curvature import recursive
+from occamid.sparse.train import squared_errors
+
+RESULTS = Path(__file__).parent / "results"
+LINEAR = Settings(
+    scaling="none",
+    bias=False,
+    activation="identity",
+    hidden=(50,),
+    input_lags=5,
+    output_lags=5,
+    lam=(1e-3,),
+)
+DRIVES = Settings(
+    scaling="none",
+    activation="relu",
+    hidden=(50, 50),
+    input_lags=10,
+    output_lags=10,
+    lam=(1e-3,),
+    epochs=200,
+    cycles=10,
+)
+ROWS = {
+    "hairdryer-mlp": LINEAR,
+    "hairdryer-lstm": LINEAR.replace(network="lstm", hidden=(10,), learning_rate=5e-3),
+    "coupled-drives-mlp": DRIVES,
+    "coupled-drives-lstm": DRIVES.replace(network="lstm", hidden=(10,)),
+}
+
+
+def records(row: str) -> tuple[list[Record], list[Record]]:
+    """Estimation and validation records of a row."""
+    folder = Path(os.environ["OCCAMID_DATA"])
+    if row.startswith("hairdryer"):
+        data = scipy.io.loadmat(folder / "hairdryer.mat")
+        return [Record(u=data["ue"], y=data["ye"])], [Record(u=data["uv"], y=data["yv"])]
+    data = scipy.io.loadmat(folder / "coupled_drives.mat")
+    drives = [Record(u=data[f"u1{k}"].ravel(), y=data[f"z1{k}"].ravel()) for k in (1, 2)]
+    return [d[:300] for d in drives], [d[300:] for d in drives]
+
+
+def accuracy(row: str) -> dict[str, Any]:
+    """Validation RMSE over the whole record of the best cycle of each restart, and sparsity."""
+    estimation, validation = records(row)
+    result = identify(estimation, ROWS[row])
+    found: dict[str, Any] = {"rmse": [], "sparsity_by_cycle": by_cycle(result)}
+    for record in validation:
+        runs = result.simulate(record)[0]
+        errors = np.sqrt(np.mean((runs - record.y) ** 2, axis=(-2, -1)))
+        best = np.nanmin(errors, axis=1)
+        found["rmse"].append(
+            {"mean": float(best.mean()), "std": float(best.std()), "min": float(best.min())}
+        )
+    found["seconds"] = dict(result.seconds)
+    return found
+
+
+def by_cycle(result: Result) -> list[float]:
+    return [round(float(v), 3) for v in result.table["sparsity"][0].mean(axis=0)]
+
+
+def clock(f: Callable[[], Any], repeats: int = 5) -> float:
+    """Shortest of several runs, in seconds."""
+    jax.block_until_ready(f())
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(f())
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def sweep_cost(lengths: tuple[int, ...] = (1000, 2000, 4000, 8000)) -> dict[str, Any]:
+    """Time of the LSTM's curvature sweep, and its ratio to one gradient, for 20 models."""
+    network = Recurrent("lstm", 11, (10,), 1)
+    keys = jax.random.split(jax.random.key(0), 20)
+    params = jax.jit(jax.vmap(lambda k: init(network, k)))(keys)
+    found: dict[str, Any] = {"length": list(lengths), "gradient_s": [], "sweep_s": [], "ratio": []}
+    for T in lengths:
+        z = jax.random.normal(jax.random.key(1), (1, T, 11))
+        data = Windows(
+            z, z[..., :1], jnp.ones((1, T, 1)), jnp.zeros((1, 0, 1)), jnp.array([float(T)])
+        )
+        gradient, sweep = batched(network, data)
+        found["gradient_s"].append(clock(partial(gradient, params)))
+        found["sweep_s"].append(clock(partial(sweep, params)))
+        found["ratio"].append(found["sweep_s"][-1] / found["gradient_s"][-1])
+    return found
+
+
+def batched(network: Network, data: Windows) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def energy(p: Params) -> jax.Array:
+        return 0.5 * jnp.sum(squared_errors(network, p, data))
+
+    gradient = jax.jit(jax.vmap(jax.value_and_grad(energy)))
+    sweep = jax.jit(jax.vmap(lambda p: recursive(network, p, data, jnp.ones(1))))
+    return gradient, sweep
+
+
+COMPILE = """
+import jax, sys
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+sys.path.insert(0, sys.argv[2])
+import core
+result = core.identify(core.records(sys.argv[3])[0], core.ROWS[sys.argv[3]].replace(epochs=1))
+print(result.seconds["compile"])
+"""
+
+
+def compile_seconds(row: str) -> dict[str, float]:
+    """Compile time in a fresh process with an empty cache, then with the cache filled."""
+    with tempfile.TemporaryDirectory() as cache:
+        command = [sys.executable, "-c", COMPILE, cache, str(Path(__file__).parent), row]
+        first, second = (
+            float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            for _ in range(2)
+        )
+    return {"first": first, "cached": second}
+
+
+def main() -> None:
+    found: dict[str, Any] = {"provenance": provenance() | {"seed": 0}}
+    for row in ROWS:
+        found[row] = accuracy(row)
+        print(row, json.dumps(found[row]))
+    estimation = records("hairdryer-mlp")[0]
+    many = identify(estimation, ROWS["hairdryer-mlp"].replace(restarts=100))
+    found["seconds"] = {
+        "100 hairdryer MLPs, 3000 epochs": many.seconds["run"],
+        "20 hairdryer LSTMs, 3000 epochs": found["hairdryer-lstm"]["seconds"]["run"],
+    }
+    found["compile"] = {row: compile_seconds(row) for row in ROWS}
+    found["sweep"] = sweep_cost()
+    for part in ("seconds", "compile", "sweep"):
+        print(part, json.dumps(found[part]))
+    (RESULTS / "core.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

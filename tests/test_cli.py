@@ -1,0 +1,592 @@
+"""The command line: the files it writes, the errors it tells, and nothing left behind."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import entry_points, version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import typer
+from safetensors.numpy import load_file
+from typer.testing import CliRunner
+
+from occamid import cli, driver, figures, metrics, store
+from occamid.data import twins
+from occamid.errors import FileError
+from occamid.settings import Settings
+
+TINY = """\
+hidden = [3]
+lam = [1e-3, 2e-3]
+restarts = 2
+epochs = 5
+cycles = 2
+input_lags = 4
+output_lags = 2
+seed = 7
+"""
+FILES = ["free_run.png", "result.json", "settings.toml", "sparsity.png", "weights.safetensors"]
+PROCESSES = ", ".join(twins.TWINS)
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def call_main(patch: pytest.MonkeyPatch, *args: object) -> tuple[int, dict[str, Any]]:
+    """``occamid ARGS`` in this process: the exit code, and what it would tell JAX globally."""
+    told: dict[str, Any] = {}
+    patch.setattr(cli, "jax", SimpleNamespace(config=SimpleNamespace(update=told.__setitem__)))
+    patch.setattr(sys, "argv", ["occamid", *map(str, args)])
+    patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets its own
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code is None or isinstance(caught.value.code, int)
+    return caught.value.code or 0, told
+
+
+class Runner:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], here: Path
+    ) -> None:
+        self._patch, self._capsys, self._here = monkeypatch, capsys, here
+
+    def __call__(self, *args: object) -> Outcome:
+        code, _ = call_main(self._patch, *args)
+        return Outcome(code, *self._capsys.readouterr())
+
+    def fails(self, *args: object) -> str:
+        """The one line of an error; afterwards the folder is as it was before."""
+        before = listing(self._here)
+        outcome = self(*args)
+        assert outcome.code == 2
+        assert outcome.out == ""
+        line, end, rest = outcome.err.partition("\n")
+        assert (end, rest) == ("\n", "")
+        assert line.startswith("error: ")
+        assert listing(self._here) == before
+        return line.removeprefix("error: ")
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One successful run; its folder is only read."""
+    base = tmp_path_factory.mktemp("finished")
+    (base / "tiny.toml").write_text(TINY, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        code, _ = call_main(
+            patch,
+            *("identify", "--example", "hairdryer-twin"),
+            *("--config", base / "tiny.toml", "--out", base / "made" / "out"),
+        )
+    assert code == 0
+    yield base / "made" / "out"
+    assert sorted(p.name for p in base.iterdir()) == ["made", "tiny.toml"]
+
+
+def listing(folder: Path) -> dict[str, bytes | None]:
+    """Every path below a folder, hidden ones too, with the contents of files."""
+    return {
+        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+        for p in sorted(folder.rglob("*"))
+    }
+
+
+def strict_json(path: Path) -> dict[str, Any]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    found = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+    assert isinstance(found, dict)
+    return found
+
+
+# --- success ------------------------------------------------------------------------------------
+
+
+def test_a_run_writes_five_files_and_nothing_else(finished: Path) -> None:
+    assert sorted(p.name for p in finished.iterdir()) == FILES
+    assert [p.name for p in finished.parent.iterdir()] == ["out"]  # no scratch folder beside it
+    assert finished.stat().st_mode & 0o777 == 0o755
+    for name in ("free_run.png", "sparsity.png"):
+        assert (finished / name).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_the_settings_written_are_those_of_the_run(finished: Path) -> None:
+    settings = Settings.from_toml(finished / "settings.toml")
+    assert settings == Settings(**tomllib.loads(TINY))
+
+
+def test_the_summary_is_strict_json_with_a_row_for_every_model(finished: Path) -> None:
+    summary = strict_json(finished / "result.json")
+    rows = summary["rows"]
+    assert [(r["lam"], r["restart"], r["cycle"]) for r in rows] == [
+        (lam, restart, cycle) for lam in (1e-3, 2e-3) for restart in (0, 1) for cycle in (1, 2)
+    ]
+    for row in rows:
+        assert row["status"] in ("ok", "empty", "diverged", "non-finite")
+        assert row["one_step_rmse"][0] > 0
+        assert 0 <= row["sparsity"] <= 1
+    assert summary["regressors"] == [
+        *("u[t-4]", "u[t-3]", "u[t-2]", "u[t-1]", "u[t]", "y[t-2]", "y[t-1]")
+    ]
+    assert summary["samples"] == 296
+    assert summary["sampling_time"] == 0.08
+    best = summary["best"]
+    assert set(best["index"]) == {"lam", "restart", "cycle"}
+    assert set(best["regressors"]) <= set(summary["regressors"])
+
+
+def test_the_summary_says_where_it_is_from(finished: Path) -> None:
+    provenance = strict_json(finished / "result.json")["provenance"]
+    assert provenance["seed"] == 7
+    assert provenance["version"] == version("occamid")
+    assert provenance["jax"] == version("jax")
+    assert provenance["python"] == ".".join(str(v) for v in sys.version_info[:3])
+    assert f"{os.cpu_count()} cores" in provenance["machine"]
+    assert provenance["device"]
+
+
+def test_the_test_error_is_that_of_the_test_record(finished: Path) -> None:
+    test = strict_json(finished / "result.json")["test"]
+    twin = twins.make("hairdryer-twin", 7)
+    assert test["name"] == "hairdryer-twin test"
+    assert test["n_init"] == 4
+    y = twin.test.y[4:, 0]
+    spread = np.sqrt(np.mean((y - y.mean()) ** 2))
+    np.testing.assert_allclose(test["fit"][0], 100 * (1 - test["rmse"][0] / spread), rtol=1e-6)
+
+
+def test_the_weights_of_every_cycle_are_kept(finished: Path) -> None:
+    arrays = load_file(finished / "weights.safetensors")
+    params = {n: v for n, v in arrays.items() if n.startswith("params/")}
+    widths = {n: v for n, v in arrays.items() if n.startswith("psi/")}
+    assert set(arrays) == set(params) | set(widths)
+    assert all(v.shape[:3] == (2, 2, 2) for v in arrays.values())
+    assert widths
+    # 7 regressors to 3 units to 1 output, with biases
+    assert sum(int(np.prod(v.shape[3:])) for v in params.values()) == 7 * 3 + 3 + 3 * 1 + 1
+
+
+def test_the_written_settings_repeat_the_run_and_force_replaces(
+    finished: Path, tmp_path: Path, run: Runner
+) -> None:
+    out = tmp_path / "again"
+    out.mkdir()
+    (out / "stale.txt").write_text("old", encoding="utf-8")
+    outcome = run(
+        *("identify", "--example", "hairdryer-twin", "--force"),
+        *("--config", finished / "settings.toml", "--out", out),
+    )
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert sorted(p.name for p in out.iterdir()) == FILES
+    assert [p.name for p in tmp_path.iterdir()] == ["again"]
+    first, second = (strict_json(folder / "result.json") for folder in (finished, out))
+    assert second["rows"] == first["rows"]
+    assert second["test"] == first["test"]
+    assert (out / "settings.toml").read_bytes() == (finished / "settings.toml").read_bytes()
+    weights = load_file(finished / "weights.safetensors")
+    for name, value in load_file(out / "weights.safetensors").items():
+        np.testing.assert_array_equal(value, weights[name])
+    best = first["best"]["regressors"]
+    said = outcome.out.splitlines()
+    assert f"keeps {len(best)} of 7 regressors: {', '.join(best)}" in said
+    assert f"written to {out}: {', '.join(FILES)}" in said
+
+
+def test_options_override_the_file(tiny: Path) -> None:
+    settings = cli._settings(tiny, seed=3, lam=(0.5,), restarts=None)
+    assert settings == Settings(**(tomllib.loads(TINY) | {"seed": 3, "lam": (0.5,)}))
+    assert cli._settings(None) == Settings()
+
+
+def test_numbers_of_an_option() -> None:
+    assert cli._numbers("20", int, "hidden") == (20,)
+    assert cli._numbers("10,5", int, "hidden") == (10, 5)
+    assert cli._numbers("1e-3,0.2", float, "lam") == (1e-3, 0.2)
+    assert cli._numbers(None, float, "lam") is None
+
+
+def test_help_names_the_processes_and_options() -> None:
+    shown = CliRunner().invoke(cli.app, ["identify", "--help"], env={"COLUMNS": "300"})
+    assert shown.exit_code == 0
+    for word in (*twins.TWINS, "--example", "--out", "--config", "--force"):
+        assert word in shown.output
+
+
+def test_the_installed_command_is_main() -> None:
+    (command,) = entry_points(group="console_scripts", name="occamid")
+    assert command.load() is cli.main
+
+
+def test_the_compilation_cache_is_in_the_users_cache_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code, told = call_main(monkeypatch, "identify")
+    assert code == 2
+    assert told["jax_compilation_cache_dir"] == str(tmp_path / "occamid" / "jax")
+
+
+# --- errors of the user -------------------------------------------------------------------------
+
+
+def test_an_error_seen_from_the_shell(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-c", "from occamid.cli import main; main()"),
+            *("identify", "--example", "toaster", "--out", "out"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert ran.stderr == f"error: no twin is called 'toaster'; there are {PROCESSES}.\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_example(run: Runner) -> None:
+    assert run.fails("identify", "--out", "out") == (
+        f"name a process with --example; there are {PROCESSES}."
+    )
+
+
+def test_an_unknown_example(run: Runner) -> None:
+    assert run.fails("identify", "--example", "toaster", "--out", "out") == (
+        f"no twin is called 'toaster'; there are {PROCESSES}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--hidden", "3,x", "--hidden takes whole numbers separated by commas, not '3,x'."),
+        ("--hidden", "2.5", "--hidden takes whole numbers separated by commas, not '2.5'."),
+        ("--hidden", "", "--hidden takes whole numbers separated by commas, not ''."),
+        (
+            "--hidden",
+            "5,0",
+            "setting hidden: give at least one layer, each with at least one unit (got 0).",
+        ),
+        ("--lam", "1e-3;2e-3", "--lam takes numbers separated by commas, not '1e-3;2e-3'."),
+        ("--lam", "small", "--lam takes numbers separated by commas, not 'small'."),
+        ("--lam", "0", "setting lam: give one or more positive numbers (got 0.0)."),
+        ("--lam", "nan", "setting lam: give one or more positive numbers (got nan)."),
+        ("--lam", "1e-3,1e-3", "setting lam: values repeat (got [0.001, 0.001])."),
+        ("--lags", "-1", "setting input_lags: -1 is negative."),
+        (
+            "--lags",
+            "0",
+            "setting input_lags and output_lags are both 0: a static map has no dynamics.",
+        ),
+        (
+            "--network",
+            "gru",
+            "setting network: input should be 'mlp', 'lstm' or 'rnn' (got 'gru').",
+        ),
+        (
+            "--restarts",
+            "0",
+            "setting restarts: input should be greater than or equal to 1 (got 0).",
+        ),
+        ("--seed", "-1", "setting seed: input should be greater than or equal to 0 (got -1)."),
+    ],
+)
+def test_bad_options(option: str, text: str, said: str, run: Runner, tiny: Path) -> None:
+    assert (
+        run.fails(
+            *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out"),
+            *(option, text),
+        )
+        == said
+    )
+
+
+def test_lags_beyond_the_record(run: Runner, tmp_path: Path) -> None:
+    """Found with the bar already on the screen, so there is output beside the error."""
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "out", "--lags", 300)
+    assert (outcome.code, outcome.err) == (
+        2,
+        'error: record "hairdryer-twin estimation" has 300 rows, but the lags need more than 300; '
+        "use a longer record or fewer lags.\n",
+    )
+    assert listing(tmp_path) == {}
+
+
+def test_a_missing_config(run: Runner) -> None:
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", "none.toml", "--out", "out")
+    ) == ("cannot read the settings file none.toml: No such file or directory.")
+
+
+def test_a_bad_config(run: Runner, tiny: Path) -> None:
+    tiny.write_text("horizon = 3\n", encoding="utf-8")
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
+    ) == (f"{tiny}: setting horizon: an mlp has no recurrence; use network = lstm or rnn.")
+
+
+def test_a_folder_that_holds_files(run: Runner, tmp_path: Path, tiny: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("keep me", encoding="utf-8")
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
+    ) == ("out already holds files; choose another --out, or use --force.")
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_out_is_a_file(force: tuple[str, ...], run: Runner, tmp_path: Path, tiny: Path) -> None:
+    (tmp_path / "out").write_text("keep me", encoding="utf-8")
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out", *force)
+    ) == ("out is a file, not a folder; choose another --out.")
+
+
+@pytest.mark.parametrize("below", ["sub", "sub/sub"])
+def test_out_cannot_be_made(below: str, run: Runner, tmp_path: Path, tiny: Path) -> None:
+    (tmp_path / "file").write_text("keep me", encoding="utf-8")
+    out = tmp_path / "file" / below
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", out)
+    ) == (f"{tmp_path / 'file'} is a file, not a folder; choose another --out.")
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (".", ". is the current folder or holds it; choose another --out."),
+        ("..", ".. is the current folder or holds it; choose another --out."),
+        ("/dev/shm", "/dev/shm is a mount point, which cannot be replaced; choose another --out."),
+        ("link", "link is a link to a folder that does not exist; choose another --out."),
+        ("circle", "circle is a link to a folder that does not exist; choose another --out."),
+        ("a" * 300, f"cannot write to {'a' * 300}: File name too long; choose another --out."),
+    ],
+)
+def test_folders_that_cannot_be_replaced(
+    out: str, said: str, force: tuple[str, ...], run: Runner, tmp_path: Path, tiny: Path
+) -> None:
+    if out == "/dev/shm" and not os.path.ismount(out):
+        pytest.skip("no mount point here")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "circle").symlink_to("circle")
+    arguments = ("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", out, *force)
+    assert run.fails(*arguments) == said
+
+
+def test_a_parent_that_is_not_writable(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    assert run.fails("identify", "--example", "hairdryer-twin", "--out", "deep/a/b") == (
+        f"cannot write to {tmp_path}: Permission denied; choose another --out."
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--example", "toaster"), ("--example", "hairdryer-twin", "--restarts", 0)]
+)
+def test_errors_leave_no_parent_folders(wrong: tuple[object, ...], run: Runner) -> None:
+    run.fails("identify", *wrong, "--out", "deep/a/b")  # compares the folder before and after
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("identify", "--lags", "abc"), "Invalid value for '--lags': "),
+        (("identify", "--colour", "red"), "No such option: --colour"),
+        (("identify", "--seed"), "Option '--seed' requires an argument."),
+        (("identfy",), "No such command 'identfy'."),
+        (("identify", "more"), "Got unexpected extra argument"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...], said: str, run: Runner) -> None:
+    assert run.fails(*arguments).startswith(said)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("identify", "--help")])
+def test_help_is_no_error(arguments: tuple[str, ...], run: Runner) -> None:
+    outcome = run(*arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "Usage: " in outcome.out
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, typer.Abort])
+def test_stopping_leaves_nothing(
+    interruption: type[BaseException],
+    run: Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise interruption
+
+    monkeypatch.setattr(driver, "identify", stop)
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
+    assert (outcome.code, outcome.err.strip()) == (130, "stopped")
+    assert listing(tmp_path) == {}
+
+
+# --- failures while writing ---------------------------------------------------------------------
+
+
+class BrokenError(Exception):
+    """A failure nobody foresaw."""
+
+
+def test_a_failure_while_writing_keeps_the_old_folder(
+    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "result.json").write_text("old", encoding="utf-8")
+    before = listing(tmp_path)
+    written: list[list[str]] = []
+
+    def save(figure: object, path: Path) -> None:
+        written.append(sorted(p.name for p in path.parent.iterdir()))
+        raise BrokenError
+
+    monkeypatch.setattr(figures, "save", save)
+    with pytest.raises(BrokenError):
+        cli.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
+    assert written == [["result.json", "settings.toml", "weights.safetensors"]]  # half a folder
+    assert listing(tmp_path) == before
+
+
+def test_a_failure_while_writing_leaves_no_new_folder(tmp_path: Path) -> None:
+    def fail() -> None:
+        with store.new_folder(tmp_path / "deep" / "out") as folder:
+            (folder / "half.json").write_text("{", encoding="utf-8")
+            raise BrokenError
+
+    with pytest.raises(BrokenError):
+        fail()
+    assert not (tmp_path / "deep" / "out").exists()
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() or p.name != "deep"]
+
+
+def test_a_full_disk_is_told_with_the_folder(
+    run: Runner, tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(figures, "save", save)
+    outcome = run("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "error: cannot write the results to out: No space left on device.\n",
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ["tiny.toml"]
+
+
+def test_a_failed_swap_puts_the_old_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, replace, done = tmp_path / "out", os.replace, []
+    out.mkdir()
+    (out / "old.txt").write_text("old", encoding="utf-8")
+    before = listing(tmp_path)
+
+    def second_fails(source: Path, target: Path) -> None:
+        done.append((source, target))
+        if len(done) == 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", second_fails)
+    with pytest.raises(FileError) as caught, store.new_folder(out) as folder:
+        (folder / "new.txt").write_text("new", encoding="utf-8")
+    assert str(caught.value) == f"cannot write the results to {out}: Input/output error."
+    assert len(done) == 3
+    assert listing(tmp_path) == before
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "runs").mkdir(parents=True)
+    link = tmp_path / "out"
+    link.symlink_to(tmp_path / "disk" / "runs")
+    store.check_writable(link, overwrite=False)
+    with store.new_folder(link) as folder:
+        (folder / "new.txt").write_text("new", encoding="utf-8")
+    assert link.is_symlink()
+    assert listing(tmp_path / "disk") == {"runs": None, "runs/new.txt": b"new"}
+
+
+def test_the_folder_is_checked_again_before_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = r"^\. is the current folder or holds it\.$"
+    with pytest.raises(FileError, match=said), store.new_folder(Path(".")):
+        pass
+    assert listing(tmp_path) == {}
+
+
+def test_an_infinite_test_error_does_not_lose_the_run(
+    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = np.array([np.inf])
+    monkeypatch.setattr(metrics, "rmse", lambda *_: bad)
+    monkeypatch.setattr(metrics, "fit_percent", lambda *_: -bad)
+    cli.identify(example="hairdryer-twin", out=tmp_path / "out", config=tiny)
+    test = strict_json(tmp_path / "out" / "result.json")["test"]
+    assert (test["rmse"], test["fit"]) == ([None], [None])
+
+
+def test_interruption_while_writing_is_a_failure_too(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.txt").write_text("old", encoding="utf-8")
+    before = listing(tmp_path)
+
+    def interrupt() -> None:
+        with store.new_folder(tmp_path / "out") as folder:
+            (folder / "half.json").write_text("{", encoding="utf-8")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert listing(tmp_path) == before
+
+
+def test_a_new_folder_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.txt").write_text("old", encoding="utf-8")
+    with store.new_folder(tmp_path / "out") as folder:
+        (folder / "new.txt").write_text("new", encoding="utf-8")
+        assert (tmp_path / "out" / "old.txt").exists()  # until the end
+    assert listing(tmp_path) == {"out": None, "out/new.txt": b"new"}

@@ -1,0 +1,75 @@
+"""Data flows one way: a module imports only from earlier stages."""
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "occamid"
+STAGES = [
+    "errors",
+    "data.record",
+    "data.scaling",
+    "data.twins",
+    "regressors",
+    "networks.base",
+    "networks.groups",
+    "networks.cells",
+    "networks.mlp",
+    "networks.recurrent",
+    "networks",
+    "settings",
+    "simulate",
+    "metrics",
+    "sparse.evidence",
+    "sparse.curvature",
+    "sparse.train",
+    "sparse",
+    "model",
+    "result",
+    "driver",
+    "store",
+    "figures",
+    "cli",
+]
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(p for p in parts if p != "__init__")] = path
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("occamid"):
+            base = (node.module or "").removeprefix("occamid").lstrip(".")
+            inner = [f"{base}.{alias.name}".lstrip(".") for alias in node.names]
+            found |= {name if name in modules() else base for name in inner}
+    return found
+
+
+def test_every_module_has_a_stage() -> None:
+    assert set(modules()) - {"", "data"} == set(STAGES)
+
+
+def test_modules_import_only_earlier_stages() -> None:
+    place = {name: k for k, name in enumerate(STAGES)}
+    wrong = [
+        f"{name} imports {other}"
+        for name, path in modules().items()
+        if name in place
+        for other in imports(path)
+        if other not in place or place[other] >= place[name]
+    ]
+    assert wrong == []
+
+
+def test_the_library_leaves_jax_config_alone_and_does_not_print() -> None:
+    for name, path in modules().items():
+        if name == "cli":
+            continue
+        text = path.read_text()
+        assert "jax.config.update" not in text, name
+        assert "print(" not in text, name
