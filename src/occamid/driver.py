@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -56,6 +56,7 @@ def identify(
     records: Record | Iterable[Record],
     settings: Settings | None = None,
     *,
+    held_back: Sequence[slice] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Identify a dynamic system from one or more estimation records.
@@ -63,6 +64,7 @@ def identify(
     Args:
         records: estimation data; several records are several experiments of one system.
         settings: see :class:`Settings`; defaults serve most records.
+        held_back: rows of each record that must not be learned from, for cross-validation.
         progress: called after each cycle of each chunk.
 
     Returns:
@@ -71,13 +73,23 @@ def identify(
     settings = settings or Settings()
     estimation = as_records(records)
     with _precision(settings):
-        scaling = fit_scaling(estimation, settings.scaling)
+        scaling = fit_scaling(_without(estimation, held_back), settings.scaling)
         scaled = [scaling.apply(r) for r in estimation]
         settings = resolve_lags(settings, scaled)
         program = build_program(settings, scaled[0])
-        experiments = windows(scaled, program.regressors, program.regressors.max_lag)
+        experiments = windows(scaled, program.regressors, program.regressors.max_lag, held_back)
         kept, seconds = _run(program, settings, experiments, progress)
-    return _assemble(program, settings, scaling, estimation, kept, seconds)
+    residuals = int(np.asarray(experiments.residuals).sum())
+    return _assemble(program, settings, scaling, estimation, residuals, kept, seconds)
+
+
+def _without(records: tuple[Record, ...], held_back: Sequence[slice] | None) -> list[Record]:
+    """The pieces of the records that may be learned from."""
+    pieces = []
+    for record, block in zip(records, held_back or (slice(0, 0),) * len(records), strict=True):
+        first, stop, _ = block.indices(len(record))
+        pieces += [record[a:b] for a, b in ((0, first), (stop, len(record))) if a < b]
+    return pieces
 
 
 def resolve_lags(settings: Settings, scaled: list[Record]) -> Settings:
@@ -274,6 +286,7 @@ def _assemble(
     settings: Settings,
     scaling: Scaling,
     records: tuple[Record, ...],
+    residuals: int,
     kept: Kept,
     seconds: dict[str, float],
 ) -> Result:
@@ -305,7 +318,7 @@ def _assemble(
         regressors=program.regressors,
         scaling=scaling,
         sampling_time=records[0].sampling_time,
-        count=sum(r.y[program.regressors.max_lag :].size for r in records),
+        count=residuals,
         params=params,
         psi={n: tuple(split(np.asarray(w)) for w in kept.prior[n].psi) for n, _ in program.groups},
         table=table,

@@ -30,6 +30,7 @@ class Model:
     Everything here is computed in double precision.  ``start`` is the first sample the model
     predicted in its training; records are predicted from there, so a compacted model and its
     original give the same outputs sample for sample.  A weight of exactly zero is pruned.
+    ``prior_widths`` are the variances ψ of the matrices' weights, for the posterior.
     """
 
     network: Network
@@ -38,6 +39,7 @@ class Model:
     weights: Mapping[str, Float[Array, ...]]
     start: int
     sampling_time: float = 1.0
+    prior_widths: Mapping[str, Float[Array, "out in"]] | None = None
 
     @property
     def regressors(self) -> tuple[str, ...]:
@@ -94,11 +96,13 @@ class Model:
         live = self.network.live(self._masks())
         with jax.enable_x64(True):
             network, weights = self.network.compact(dict(self.weights), live)
+        widths = self.prior_widths
         return replace(
             self,
             network=network,
             regressors_in=self.regressors_in.select(live.regressors),
             weights=weights,
+            prior_widths=None if widths is None else self.network.select(widths, live),
         )
 
     def predict(self, record: Record, horizon: int = 1) -> Float[Array, "N ny"]:
@@ -205,7 +209,7 @@ def _predict(
     def one(experiment: Windows) -> jax.Array:
         if horizon == 1:
             return simulate.one_step(network, params, experiment.z)
-        return simulate.k_step(network, regressors, params, experiment, horizon)
+        return simulate.k_step(network, regressors, params, experiment, horizon)[0]
 
     return jax.vmap(one)(data)
 

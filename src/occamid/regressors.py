@@ -96,8 +96,17 @@ def lagged(x: Float[Array, "N n"], terms: tuple[Term, ...], start: int) -> Float
     return x[np.arange(start, len(x))[:, None] - lags, channels]
 
 
-def windows(records: Sequence[Record], regressors: Regressors, start: int) -> Windows:
-    """Regressors and targets from sample ``start`` of each record; none crosses a border."""
+def windows(
+    records: Sequence[Record],
+    regressors: Regressors,
+    start: int,
+    held_back: Sequence[slice] | None = None,
+) -> Windows:
+    """Regressors and targets from sample ``start`` of each record; none crosses a border.
+
+    ``held_back`` names rows of each record that are not to be learned from: no window with one
+    of their outputs in it, as target or as regressor, counts.
+    """
     for record in records:
         if len(record) <= start:
             raise DataError(
@@ -111,14 +120,20 @@ def windows(records: Sequence[Record], regressors: Regressors, start: int) -> Wi
         for r in records
     ]
     y = [r.y[start:] for r in records]
+    valid = [np.ones((len(part), 1)) for part in y]
+    for part, record, block in zip(valid, records, held_back or (), strict=held_back is not None):
+        first, stop, _ = block.indices(len(record))
+        part[max(0, first - start) : max(0, stop + regressors.output_lag - start)] = 0.0
     return Windows(
         z=jnp.asarray(_pad(z)),
         y=jnp.asarray(_pad(y)),
-        valid=jnp.asarray(_pad([np.ones((len(part), 1)) for part in y])),
+        valid=jnp.asarray(_pad(valid)),
         history=jnp.asarray(
             np.stack([r.y[start - regressors.output_lag : start] for r in records])
         ),
-        residuals=jnp.asarray([float(part.size) for part in y]),
+        residuals=jnp.asarray(
+            [float(v.sum() * part.shape[1]) for v, part in zip(valid, y, strict=True)]
+        ),
     )
 
 

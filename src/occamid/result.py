@@ -123,6 +123,11 @@ class Result:
             },
             start=self.start,
             sampling_time=self.sampling_time,
+            prior_widths={
+                n: 1.0 / sum(1.0 / w[tuple(index)].astype(np.float64) for w in widths)
+                + np.zeros(self.params[n].shape[3:])
+                for n, widths in self.psi.items()
+            },
         )
 
     @property

@@ -82,12 +82,17 @@ def k_step(
     params: Params,
     experiment: Windows,
     horizon: int,
-) -> Float[Array, "T ny"]:
+    noise: Float[Array, "k T ny"] | None = None,
+    first: tuple[Any, Register] | None = None,
+) -> tuple[Float[Array, "T ny"], tuple[Any, Register]]:
     """``ŷ(t | t-k)``: every prediction starts from measured outputs ``horizon`` rows before.
 
     All origins run together: one teacher-forced scan finds the state before each row, then a scan
     of length ``horizon`` moves every origin one row ahead.  Rows before ``horizon - 1`` are
     predicted from the first row, the longest horizon they have.
+
+    ``noise`` is added to what is fed back, ``first`` is the state before the first row.  The
+    second value returned holds the state before every row.
     """
     n_inputs = len(regressors.inputs)
     T = experiment.y.shape[0]
@@ -96,28 +101,35 @@ def k_step(
         carried: tuple[Any, Register], now: tuple[Array, Array]
     ) -> tuple[tuple[Any, Register], tuple[Any, Register]]:
         state, register = carried
-        z, measured = now
-        after, _ = network.step(params, state, z)
+        u_part, measured = now
+        after, _ = network.step(
+            params, state, jnp.concatenate([u_part, read(register, regressors)])
+        )
         return (after, push(register, measured)), (state, register)
 
-    first = (network.initial_state(params), experiment.history.astype(experiment.y.dtype))
-    origins = jax.lax.scan(forced, first, (experiment.z, experiment.y))[1]
+    if first is None:
+        first = (network.initial_state(params), experiment.history.astype(experiment.y.dtype))
+    inputs = experiment.z[:, :n_inputs]
+    origins = jax.lax.scan(forced, first, (inputs, experiment.y))[1]
 
     def ahead(
-        carried: tuple[Any, Register], k: Array
+        carried: tuple[Any, Register], now: tuple[Array, Array]
     ) -> tuple[tuple[Any, Register], Float[Array, "T ny"]]:
         state, register = carried
+        k, e = now
         rows = jnp.minimum(jnp.arange(T) + k, T - 1)
 
-        def one(s: Any, r: Register, u_part: Array) -> tuple[Any, Register, Array]:
+        def one(s: Any, r: Register, u_part: Array, e_t: Array) -> tuple[Any, Register, Array]:
             s, y = network.step(params, s, jnp.concatenate([u_part, read(r, regressors)]))
-            return s, push(r, y), y
+            return s, push(r, y + e_t), y
 
-        state, register, y = jax.vmap(one)(state, register, experiment.z[rows, :n_inputs])
+        state, register, y = jax.vmap(one)(state, register, inputs[rows], e)
         return (state, register), y
 
     # path[k, t] is the prediction of row t + k from origin t
-    path = jax.lax.scan(ahead, origins, jnp.arange(horizon))[1]
+    if noise is None:
+        noise = jnp.zeros((horizon, T, experiment.y.shape[1]), experiment.y.dtype)
+    path = jax.lax.scan(ahead, origins, (jnp.arange(horizon), noise))[1]
     rows = jnp.arange(T)
     back = jnp.minimum(rows, horizon - 1)
-    return path[back, rows - back]
+    return path[back, rows - back], origins

@@ -90,6 +90,9 @@ class Network(Protocol):
     def live(self, masks: Masks) -> Live:
         """What carries signal when the weights outside ``masks`` are zero (batch axes first)."""
 
+    def select(self, tree: Mapping[str, np.ndarray], live: Live) -> dict[str, np.ndarray]:
+        """The entries of parameter-shaped arrays that belong to what is live."""
+
     def compact(
         self, params: dict[str, np.ndarray], live: Live
     ) -> tuple[Network, dict[str, np.ndarray]]:

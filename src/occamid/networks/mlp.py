@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -94,22 +94,31 @@ class MLP:
             needed.insert(0, varying & np.any(mask & needed[0][..., :, None], axis=-2))
         return Live(needed[0], tuple(needed[1:-1]))
 
+    def select(self, tree: Mapping[str, np.ndarray], live: Live) -> dict[str, np.ndarray]:
+        """Rows of live neurons, columns of what they can read."""
+        keeps = [live.regressors, *live.neurons, np.ones(self.n_out, bool)]
+        found = {}
+        for layer, (keep_in, keep_out) in enumerate(pairwise(keeps)):
+            if f"layer{layer}.W" in tree:
+                found[f"layer{layer}.W"] = tree[f"layer{layer}.W"][np.ix_(keep_out, keep_in)]
+            if f"layer{layer}.b" in tree:
+                found[f"layer{layer}.b"] = tree[f"layer{layer}.b"][keep_out]
+        return found
+
     def compact(
         self, params: dict[str, np.ndarray], live: Live
     ) -> tuple[MLP, dict[str, np.ndarray]]:
         """Drop what is not live; what a dropped neuron adds at rest folds into the next bias."""
-        activation = ACTIVATIONS[self.activation]
-        keeps = [live.regressors, *live.neurons, np.ones(self.n_out, bool)]
-        small: dict[str, np.ndarray] = {}
-        rest = np.zeros(self.n_in)  # output of each unit of the layer below when it is dropped
-        for layer, (keep_in, keep_out) in enumerate(pairwise(keeps)):
+        folded = dict(params)
+        rest, dropped = np.zeros(self.n_in), ~live.regressors
+        for layer in range(len(self.hidden) + 1):
             W = params[f"layer{layer}.W"]
-            b = params.get(f"layer{layer}.b", np.zeros(len(W))) + W[:, ~keep_in] @ rest[~keep_in]
-            small[f"layer{layer}.W"] = W[np.ix_(keep_out, keep_in)]
-            small[f"layer{layer}.b"] = b[keep_out]
-            rest = np.asarray(activation(jnp.asarray(b)))
+            b = params.get(f"layer{layer}.b", np.zeros(len(W))) + W[:, dropped] @ rest[dropped]
+            folded[f"layer{layer}.b"] = b
+            rest = np.asarray(ACTIVATIONS[self.activation](jnp.asarray(b)))
+            dropped = ~live.neurons[layer] if layer < len(self.hidden) else dropped
+        small = self.select(folded, live)
         bias = self.bias or any(np.any(v) for n, v in small.items() if n.endswith(".b"))
-        if not bias:
-            small = {name: value for name, value in small.items() if name.endswith(".W")}
         hidden = tuple(int(np.sum(kept)) for kept in live.neurons)
-        return replace(self, n_in=int(np.sum(live.regressors)), hidden=hidden, bias=bias), small
+        network = replace(self, n_in=int(np.sum(live.regressors)), hidden=hidden, bias=bias)
+        return network, {name: small[name] for name in network.specs()}

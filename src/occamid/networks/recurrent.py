@@ -7,7 +7,7 @@ the matrices are one product after it, so the scans carry nothing larger than th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -179,26 +179,30 @@ class Recurrent:
             below = varying
         return found
 
+    def select(self, tree: Mapping[str, np.ndarray], live: Live) -> dict[str, np.ndarray]:
+        """Rows of live units, columns of what they can read."""
+        keeps = [live.regressors, *live.neurons]
+        found = {}
+        for name, value in tree.items():
+            prefix, part = name.split(".")
+            if prefix == "out":
+                found[name] = value[:, keeps[-1]] if part == "W" else value
+                continue
+            layer = int(prefix.removeprefix(self.kind))
+            keep = keeps[layer + 1]
+            if part.startswith("b"):
+                found[name] = value[keep]
+            else:
+                found[name] = value[np.ix_(keep, keeps[layer] if part[2] == "i" else keep)]
+        return found
+
     def compact(
         self, params: dict[str, np.ndarray], live: Live
     ) -> tuple[Recurrent, dict[str, np.ndarray]]:
         """Drop units that stay at zero or are never read, and regressors that nobody reads."""
-        small: dict[str, np.ndarray] = {}
-        keep_in = live.regressors
-        for layer, keep in enumerate(live.neurons):
-            prefix = f"{self.kind}{layer}"
-            for gate in self.cell.gates:
-                small[f"{prefix}.W_i{gate}"] = params[f"{prefix}.W_i{gate}"][np.ix_(keep, keep_in)]
-                small[f"{prefix}.W_h{gate}"] = params[f"{prefix}.W_h{gate}"][np.ix_(keep, keep)]
-                if self.bias:
-                    small[f"{prefix}.b_{gate}"] = params[f"{prefix}.b_{gate}"][keep]
-            keep_in = keep
-        small["out.W"] = params["out.W"][:, keep_in]
-        if self.bias:
-            small["out.b"] = params["out.b"]
         hidden = tuple(int(np.sum(kept)) for kept in live.neurons)
         network = replace(self, n_in=int(np.sum(live.regressors)), hidden=hidden)
-        return network, {name: small[name] for name in network.specs()}
+        return network, self.select(params, live)
 
 
 def _forward(

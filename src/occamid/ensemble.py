@@ -1,0 +1,339 @@
+"""Ensembles: mixtures of posteriors that predict with bands.  One model is a mixture of one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from occamid.data.record import Record, as_records
+from occamid.errors import DataError, SettingsError
+from occamid.model import Model
+from occamid.networks import MLP, Network, Recurrent
+from occamid.posterior import Method, Posterior, fit_posterior, flatten, unflatten
+from occamid.predictive import (
+    Distribution,
+    Feedback,
+    Mixture,
+    ahead_distribution,
+    free_run_distribution,
+    linearised,
+)
+from occamid.regressors import Regressors, windows
+from occamid.result import Result
+
+Array = np.ndarray
+Weighting = Literal["equal", "score", "evidence"]
+Propagation = Literal["linearised", "monte-carlo"]
+LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+
+
+class DivergedWarning(UserWarning):
+    """Some posterior samples left the range of the data in free run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """A weighted mixture of Laplace posteriors in one common small network.
+
+    ``feedback`` says how noise enters a free run unless the caller says otherwise.  ``inflation``
+    widens the bands of each output by a factor found on held-back data (1: as the posterior
+    says); see :mod:`occamid.calibration`.
+    """
+
+    posteriors: tuple[Posterior, ...]
+    weights: Float[Array, " K"]
+    network: Network
+    regressors_in: Regressors
+    mixture: Mixture
+    inflation: Float[Array, " ny"]
+    feedback: Feedback = "process"
+
+    @property
+    def first(self) -> Model:
+        """The first member, whose scaling and start all members share."""
+        return self.posteriors[0].model
+
+    @property
+    def start(self) -> int:
+        """The first sample of a record that is predicted."""
+        return self.first.start
+
+    @property
+    def regressors(self) -> tuple[str, ...]:
+        """Names of the regressors that any member uses."""
+        return self.regressors_in.names
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of all members that are not zero."""
+        return sum(p.model.parameters for p in self.posteriors)
+
+    def simulate(
+        self,
+        u: Float[Array, "N nu"],
+        y_init: Float[Array, "n ny"],
+        combine: Literal["median", "mean"] = "median",
+    ) -> Float[Array, "N ny"]:
+        """Free run of every member's mean weights, combined sample by sample."""
+        return self._combined(lambda model: model.simulate(u, y_init), combine)
+
+    def predict(
+        self, record: Record, horizon: int = 1, combine: Literal["median", "mean"] = "median"
+    ) -> Float[Array, "N ny"]:
+        """``horizon``-step predictions of every member, combined sample by sample."""
+        return self._combined(lambda model: model.predict(record, horizon), combine)
+
+    def member(self, k: int) -> Model:
+        """A member's mean weights in the common network, so that all members share a program."""
+        return replace(
+            self.first,
+            network=self.network,
+            regressors_in=self.regressors_in,
+            weights=unflatten(self.network, self.mixture.mean[k]),
+            prior_widths=None,
+        )
+
+    def _combined(
+        self, run: Callable[[Model], Float[Array, "N ny"]], combine: str
+    ) -> Float[Array, "N ny"]:
+        runs = np.stack([run(self.member(k)) for k in range(len(self.weights))])
+        if combine == "mean":
+            return np.tensordot(self.weights, runs, axes=1)
+        order = np.argsort(runs, axis=0)
+        share = np.cumsum(self.weights[order], axis=0)
+        middle = np.argmax(share >= 0.5 - 1e-12, axis=0)[None]
+        upper = np.argmax(share > 0.5 + 1e-12, axis=0)[None]  # ties meet in the middle
+        ranked = np.take_along_axis(runs, order, axis=0)
+        ends = (np.take_along_axis(ranked, at, axis=0)[0] for at in (middle, upper))
+        return np.mean(list(ends), axis=0)
+
+    def simulate_distribution(
+        self,
+        record: Record,
+        n_init: int | None = None,
+        *,
+        method: Propagation = "linearised",
+        feedback: Feedback | None = None,
+        levels: tuple[float, ...] = LEVELS,
+        samples: int = 10_000,
+        seed: int = 0,
+        memory_mb: float = 1024.0,
+    ) -> Distribution:
+        """The distribution of the measured output in free run after ``n_init`` known outputs.
+
+        Only ``record.u`` and the first ``n_init`` rows of ``record.y`` are looked at.  With
+        ``feedback="process"`` noise is fed back through the model as the training saw it, and
+        the band grows with the horizon; with "none" it is only added to the output; by default
+        the ensemble's own choice.
+        ``samples``, ``seed`` and ``memory_mb`` are for ``method="monte-carlo"``.
+        """
+        n_init = self.start if n_init is None else n_init
+        if not self.regressors_in.max_lag <= n_init < len(record):
+            raise DataError(
+                f'record "{record.name}": n_init is {n_init}; it must be at least '
+                f"{self.regressors_in.max_lag} and less than the {len(record)} rows."
+            )
+        start = min(self.start, n_init)
+        hidden = np.array(record.y)
+        hidden[n_init:] = 0.0  # so that nothing can look at it
+        with jax.enable_x64(method == "linearised"):
+            scaled = self.first.scaling.apply(replace(record, y=hidden))
+            data = windows([scaled], self.regressors_in, start)
+            place = (self.network, self.regressors_in, self.mixture, data)
+            common = {
+                "forced": n_init - start,
+                "feedback": feedback or self.feedback,
+                "levels": levels,
+            }
+            if method == "linearised":
+                found = linearised(*place, horizon=None, **common)  # type: ignore[arg-type]
+            else:
+                found = free_run_distribution(
+                    *place,
+                    samples=samples,
+                    seed=seed,
+                    memory_mb=memory_mb,
+                    **common,  # type: ignore[arg-type]
+                )
+        return self._finish(found, record.y[:n_init], n_init - start)
+
+    def predict_distribution(
+        self,
+        record: Record,
+        horizon: int = 1,
+        *,
+        method: Propagation = "linearised",
+        feedback: Feedback | None = None,
+        levels: tuple[float, ...] = LEVELS,
+        samples: int = 10_000,
+        seed: int = 0,
+        memory_mb: float = 1024.0,
+    ) -> Distribution:
+        """The distribution of the measured output ``horizon`` steps ahead."""
+        if horizon < 1:
+            raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
+        with jax.enable_x64(method == "linearised"):
+            data = windows([self.first.scaling.apply(record)], self.regressors_in, self.start)
+            place = (self.network, self.regressors_in, self.mixture, data)
+            common = {"horizon": horizon, "feedback": feedback or self.feedback, "levels": levels}
+            if method == "linearised":
+                found = linearised(*place, forced=0, **common)  # type: ignore[arg-type]
+            else:
+                found = ahead_distribution(
+                    *place,
+                    samples=samples,
+                    seed=seed,
+                    memory_mb=memory_mb,
+                    **common,  # type: ignore[arg-type]
+                )
+        return self._finish(found, record.y[: self.start], 0)
+
+    def _finish(self, found: Distribution, known: Float[Array, "n ny"], skip: int) -> Distribution:
+        """The user's units, the inflation, the known rows in front; a word about divergence."""
+        if found.diverged:
+            warnings.warn(
+                f"{found.diverged:.1%} of the posterior samples diverged in free run and were set "
+                "aside from then on; use a sparser model (a later cycle or a larger lam), the "
+                "full posterior instead of the diagonal one, or an ensemble.",
+                DivergedWarning,
+                stacklevel=3,
+            )
+        scale = self.first.scaling
+        widen = self.inflation
+        mean = found.mean[skip:]
+        certain = np.zeros_like(known)
+
+        def spread(x: Float[Array, "T ny"]) -> Float[Array, "N ny"]:
+            return np.concatenate([certain, widen * x[skip:] * scale.y_scale])
+
+        quantiles = scale.undo_y(mean + widen * (found.quantiles[:, skip:] - mean))
+        front = np.broadcast_to(known, (len(found.levels), *known.shape))
+        return Distribution(
+            mean=np.concatenate([known, scale.undo_y(mean)]),
+            std=spread(found.std),
+            epistemic_std=spread(found.epistemic_std),
+            aleatoric_std=spread(found.aleatoric_std),
+            levels=found.levels,
+            quantiles=np.concatenate([front, quantiles], axis=1),
+            diverged=found.diverged,
+        )
+
+
+def combine(posteriors: Sequence[Posterior], weights: Float[Array, " K"] | None = None) -> Ensemble:
+    """A mixture of posteriors of the same family of networks on the same data."""
+    members = tuple(posteriors)
+    share = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
+    models = [p.model for p in members]
+    network, regressors = _common(models)
+    diagonal = all(p.factor.ndim == 1 for p in members)
+    size = sum(int(np.prod(s.shape)) for s in network.specs().values())
+    most = max(len(p.positions) for p in members)
+    means = np.zeros((len(members), size))
+    factors = np.zeros((len(members), size) if diagonal else (len(members), size, most))
+    for k, (p, model) in enumerate(zip(members, models, strict=True)):
+        place = _places(model, network, regressors)
+        means[k, place] = flatten(model)
+        rows = place[p.positions]
+        if diagonal:
+            factors[k, rows] = p.factor
+        else:
+            F = np.diag(p.factor) if p.factor.ndim == 1 else p.factor
+            factors[k, rows[:, None], np.arange(F.shape[1])] = F
+    noise = np.sqrt(np.stack([p.noise_variance for p in members]))
+    share = share / share.sum()
+    return Ensemble(
+        posteriors=members,
+        weights=share,
+        network=network,
+        regressors_in=regressors,
+        mixture=Mixture(means, factors, noise, share),
+        inflation=np.ones(noise.shape[1]),
+    )
+
+
+def ensemble_of(
+    result: Result,
+    records: Record | Iterable[Record],
+    *,
+    count: int = 10,
+    weighting: Weighting = "equal",
+    method: Method = "full",
+) -> Ensemble:
+    """The best models of an identification as a mixture, chosen and weighted on its own data.
+
+    ``equal`` weighs them alike, ``score`` by the Gaussian likelihood of their expected free-run
+    error, ``evidence`` by their log-evidence (which often leaves only one).
+    """
+    data = as_records(records)
+    chosen = result.ranking(count)
+    posteriors = [fit_posterior(result.model(index), data, method) for index in chosen]
+    logs = np.zeros(len(chosen))
+    if weighting == "evidence":
+        logs = np.array([p.log_evidence for p in posteriors])
+    elif weighting == "score":
+        error = np.array([result.score[index] for index in chosen])
+        logs = -0.5 * result.count * (error / error.min()) ** 2
+    return choose_feedback(combine(posteriors, np.exp(logs - logs.max())), data)
+
+
+def choose_feedback(ensemble: Ensemble, records: Sequence[Record]) -> Ensemble:
+    """How noise enters, by the likelihood of the free run on the longest estimation record.
+
+    Noise inside the process runs through the model and widens the band; noise of the measurement
+    does not.  The estimation data say which of the two their free-run errors look like.
+    """
+    record = max(records, key=len)
+
+    def surprise(feedback: Feedback) -> float:
+        found = ensemble.simulate_distribution(record, feedback=feedback)
+        y, mean, std = (x[ensemble.start :] for x in (record.y, found.mean, found.std))
+        return float(np.mean(0.5 * ((y - mean) / std) ** 2 + np.log(std)))
+
+    kinds: tuple[Feedback, ...] = ("process", "none")
+    return replace(ensemble, feedback=min(kinds, key=surprise))
+
+
+def _common(models: Sequence[Model]) -> tuple[Network, Regressors]:
+    """The smallest network and regressors that every compact model fits into."""
+    first = models[0].regressors_in
+    terms = [
+        sorted(
+            {t for m in models for t in getattr(m.regressors_in, side)}, key=lambda t: (t[0], -t[1])
+        )
+        for side in ("inputs", "outputs")
+    ]
+    regressors = replace(first, inputs=tuple(terms[0]), outputs=tuple(terms[1]))
+    hidden = tuple(max(units) for units in zip(*(m.network.hidden for m in models), strict=True))
+    network = models[0].network
+    assert isinstance(network, (MLP, Recurrent))
+    bias = any(m.network.bias for m in models)  # type: ignore[attr-defined]
+    return replace(network, n_in=len(regressors), hidden=hidden, bias=bias), regressors
+
+
+def _places(model: Model, network: Network, regressors: Regressors) -> Array:
+    """Where each flat parameter of ``model`` lies in the flat parameters of ``network``."""
+    columns = [regressors.names.index(name) for name in model.regressors_in.names]
+    large = {
+        name: np.arange(int(np.prod(spec.shape))).reshape(spec.shape)
+        for name, spec in network.specs().items()
+    }
+    offsets, total = {}, 0
+    for name, grid in large.items():
+        offsets[name] = total
+        total += grid.size
+    found = []
+    for name, spec in model.network.specs().items():
+        rows = np.arange(spec.shape[0])
+        if len(spec.shape) == 1:
+            found.append(offsets[name] + rows)
+            continue
+        reads_regressors = name.startswith(("layer0.W", "lstm0.W_i", "rnn0.W_i"))
+        inside = np.array(columns, int) if reads_regressors else np.arange(spec.shape[1])
+        found.append(offsets[name] + large[name][np.ix_(rows, inside)].ravel())
+    return np.concatenate(found)

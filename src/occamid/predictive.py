@@ -1,0 +1,481 @@
+"""Predictive distributions: Monte Carlo over posterior samples (Eqs. 19–22), or linearised.
+
+A mixture of models is a stack of flat parameter vectors with a factor of each covariance.  Samples
+run through time together; only their outputs of a block of rows are ever held, so the memory is
+bounded in both samples and steps while quantiles stay exact.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Bool, Float, Int
+from scipy.stats import norm
+
+from occamid.networks import Network
+from occamid.posterior import unflatten
+from occamid.regressors import Regressors, Windows
+from occamid.simulate import k_step, push, read
+
+Array = np.ndarray
+Feedback = Literal["process", "none"]
+LIMIT = 1e3  # a sample beyond this many standard deviations of the output has diverged
+BLOCK = 128  # rows whose samples are held at a time
+
+
+class Mixture(NamedTuple):
+    """Stacked members in the parameters of one common network, scaled units."""
+
+    mean: Float[Array, "K P"]
+    factor: Float[Array, "K P r"] | Float[Array, "K P"]
+    noise_std: Float[Array, "K ny"]
+    weights: Float[Array, " K"]
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A predictive distribution for every sample and output.
+
+    ``std`` is the spread of a measurement: ``std² = epistemic² + aleatoric²``.  The epistemic part
+    comes from not knowing the weights, the aleatoric part from noise.  ``quantiles[j]`` belongs
+    to ``levels[j]``.  ``diverged`` is the share of samples that left the range and were set
+    aside from then on.
+    """
+
+    mean: Float[Array, "N ny"]
+    std: Float[Array, "N ny"]
+    epistemic_std: Float[Array, "N ny"]
+    aleatoric_std: Float[Array, "N ny"]
+    levels: tuple[float, ...]
+    quantiles: Float[Array, "Q N ny"]
+    diverged: float
+
+    def interval(self, share: float) -> tuple[Float[Array, "N ny"], Float[Array, "N ny"]]:
+        """The central interval that holds this share, from the nearest quantiles."""
+        low, high = (1 - share) / 2, (1 + share) / 2
+        levels = np.asarray(self.levels)
+        if min(abs(levels - low)) > 1e-9 or min(abs(levels - high)) > 1e-9:
+            raise ValueError(f"no quantiles at {low:g} and {high:g} were asked for: {self.levels}")
+        at = lambda p: self.quantiles[int(np.argmin(abs(levels - p)))]  # noqa: E731
+        return at(low), at(high)
+
+
+def allocate(weights: Float[Array, " K"], samples: int) -> Int[Array, " S"]:
+    """The member behind each sample, in proportion to the weights (largest remainders)."""
+    exact = weights / np.sum(weights) * samples
+    counts = np.floor(exact).astype(int)
+    short = samples - counts.sum()
+    counts[np.argsort(counts - exact)[:short]] += 1
+    return np.repeat(np.arange(len(weights)), counts)
+
+
+@jax.jit
+def _draw(
+    mean: jax.Array, factor: jax.Array, members: jax.Array, numbers: jax.Array, seed: jax.Array
+) -> Float[jax.Array, "S P"]:
+    """Weight samples; a sample depends on the seed and its number, not on the chunk it is in."""
+
+    def one(member: jax.Array, number: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(jax.random.key(seed), number)
+        F = factor[member]
+        noise = jax.random.normal(key, F.shape[-1:], mean.dtype)
+        return mean[member] + (F * noise if F.ndim == 1 else F @ noise)
+
+    return jax.vmap(one)(members, numbers)
+
+
+class _Carry(NamedTuple):
+    """State of one sample: without noise, and with the noise it was fed."""
+
+    clean: Any
+    noisy: Any
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _free_block(
+    network: Network,
+    regressors: Regressors,
+    feedback: Feedback,
+    flat: Float[jax.Array, "S P"],
+    noise_std: Float[jax.Array, "S ny"],
+    keys: jax.Array,
+    carry: _Carry,
+    rows: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[_Carry, Float[jax.Array, "B S ny"], Float[jax.Array, "B S ny"]]:
+    """A block of rows of the free run of a chunk of samples."""
+
+    def one(
+        vector: jax.Array, std: jax.Array, key: jax.Array, carried: _Carry
+    ) -> tuple[_Carry, tuple[jax.Array, jax.Array]]:
+        params = unflatten(network, vector)
+
+        def advance(at: Any, now: Any, e: jax.Array) -> tuple[Any, jax.Array]:
+            (state, register), (u_part, measured, forced) = at, now
+            z = jnp.concatenate([u_part, read(register, regressors)])
+            state, y = network.step(params, state, z)
+            return (state, push(register, jnp.where(forced, measured, y + e))), y
+
+        def step(c: _Carry, now: Any) -> tuple[_Carry, tuple[jax.Array, jax.Array]]:
+            row, now = now[0], now[1:]
+            e = std * jax.random.normal(jax.random.fold_in(key, row), std.shape, std.dtype)
+            clean, y = advance(c.clean, now, jnp.zeros_like(e))
+            if feedback == "none":
+                return _Carry(clean, c.noisy), (y, y + e)
+            noisy, y_noisy = advance(c.noisy, now, e)
+            return _Carry(clean, noisy), (y, y_noisy + e)
+
+        u_part, measured, forced = rows
+        numbers = jnp.arange(u_part.shape[0])
+        return jax.lax.scan(step, carried, (numbers, u_part, measured, forced))
+
+    carry, (clean, noisy) = jax.vmap(one, out_axes=(0, 1))(flat, noise_std, keys, carry)
+    return carry, clean, noisy
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _ahead_block(
+    network: Network,
+    regressors: Regressors,
+    feedback: Feedback,
+    horizon: int,
+    flat: Float[jax.Array, "S P"],
+    noise_std: Float[jax.Array, "S ny"],
+    keys: jax.Array,
+    carry: Any,
+    block: Windows,
+) -> tuple[Any, Float[jax.Array, "B S ny"], Float[jax.Array, "B S ny"]]:
+    """``horizon``-step predictions of a block, without and with noise, and the states before it."""
+
+    def one(vector: jax.Array, std: jax.Array, key: jax.Array, first: Any) -> Any:
+        params = unflatten(network, vector)
+        T, ny = block.y.shape
+        e = std * jax.random.normal(key, (horizon + 1, T, ny), std.dtype)
+        run = partial(k_step, network, regressors, params, block, horizon, first=first)
+        clean, origins = run()
+        noisy = clean if feedback == "none" or horizon == 1 else run(noise=e[1:])[0]
+        return origins, clean, noisy + e[0]
+
+    return jax.vmap(one, out_axes=(0, 1, 1))(flat, noise_std, keys, carry)
+
+
+def free_run_distribution(
+    network: Network,
+    regressors: Regressors,
+    mixture: Mixture,
+    data: Windows,
+    forced: int,
+    *,
+    samples: int,
+    feedback: Feedback,
+    levels: tuple[float, ...],
+    seed: int,
+    memory_mb: float,
+) -> Distribution:
+    """Monte Carlo through the free run of one experiment; scaled units, rows of ``data``."""
+    T = data.y.shape[1]
+
+    def block(
+        first: int, stop: int, chunk: _Chunk, carried: Any
+    ) -> tuple[Any, jax.Array, jax.Array]:
+        inputs = data.z[0, first:stop, : len(regressors.inputs)]
+        flags = jnp.arange(first, stop)[:, None] < forced
+        keys = jax.vmap(lambda k: jax.random.fold_in(k, first))(chunk.keys)
+        if carried is None:
+            start = (network.initial_state(unflatten(network, chunk.flat[0])), data.history[0])
+            alike = lambda x: jnp.broadcast_to(x, (len(chunk.flat), *x.shape))  # noqa: E731
+            start = jax.tree.map(alike, start)
+            carried = _Carry(start, start)
+        rows = (inputs, data.y[0, first:stop], flags)
+        return _free_block(
+            network, regressors, feedback, chunk.flat, chunk.noise_std, keys, carried, rows
+        )
+
+    spans = [(a, min(a + BLOCK, T)) for a in range(0, T, BLOCK)]
+    return _collect(block, spans, mixture, samples, levels, seed, memory_mb)
+
+
+def ahead_distribution(
+    network: Network,
+    regressors: Regressors,
+    mixture: Mixture,
+    data: Windows,
+    horizon: int,
+    *,
+    samples: int,
+    feedback: Feedback,
+    levels: tuple[float, ...],
+    seed: int,
+    memory_mb: float,
+) -> Distribution:
+    """Monte Carlo of ``horizon``-step predictions of one experiment."""
+    T, overlap = data.y.shape[1], horizon - 1
+    experiment = jax.tree.map(lambda x: x[0], data)
+
+    def block(
+        first: int, stop: int, chunk: _Chunk, carried: Any
+    ) -> tuple[Any, jax.Array, jax.Array]:
+        begin = max(0, first - overlap)  # origins before the block reach into it
+        part = experiment._replace(z=experiment.z[begin:stop], y=experiment.y[begin:stop])
+        keys = jax.vmap(lambda k: jax.random.fold_in(k, first))(chunk.keys)
+        if carried is None:
+            start = (network.initial_state(unflatten(network, chunk.flat[0])), data.history[0])
+            alike = lambda x: jnp.broadcast_to(x, (len(chunk.flat), *x.shape))  # noqa: E731
+            carried = jax.tree.map(alike, start)
+        origins, clean, noisy = _ahead_block(
+            network, regressors, feedback, horizon, chunk.flat, chunk.noise_std, keys, carried, part
+        )
+        following = max(0, stop - overlap) - begin  # where the next block begins
+        at = min(following, stop - begin - 1)
+        return (
+            jax.tree.map(lambda x: x[:, at], origins),
+            clean[first - begin :],
+            noisy[first - begin :],
+        )
+
+    step = max(BLOCK, 2 * horizon)
+    spans = [(a, min(a + step, T)) for a in range(0, T, step)]
+    return _collect(block, spans, mixture, samples, levels, seed, memory_mb)
+
+
+class _Chunk(NamedTuple):
+    """Samples that run together."""
+
+    flat: Float[jax.Array, "S P"]
+    noise_std: Float[jax.Array, "S ny"]
+    keys: jax.Array
+
+
+def _collect(
+    block: Callable[[int, int, _Chunk, Any], tuple[Any, jax.Array, jax.Array]],
+    spans: list[tuple[int, int]],
+    mixture: Mixture,
+    samples: int,
+    levels: tuple[float, ...],
+    seed: int,
+    memory_mb: float,
+) -> Distribution:
+    """Run all chunks through all blocks of rows and reduce each block to moments and quantiles.
+
+    Memory: two values per sample and row of a block, and per sample its weights and state.  If
+    the weights of all samples do not fit the budget they are drawn again for every block.
+    """
+    P = mixture.mean.shape[1]
+    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    chunk = max(1, min(math.ceil(samples / workers), int(memory_mb * 2**18 / (4 * P * workers))))
+    members = allocate(mixture.weights, samples)
+    keep = samples * P * 4 < memory_mb * 2**20 / 4
+
+    def draw(k: int) -> _Chunk:
+        numbers = np.arange(k, min(k + chunk, samples))
+        own = members[numbers]
+        root = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
+        return _Chunk(
+            _draw(means, factors, own, numbers, seed),
+            jnp.asarray(mixture.noise_std[own], jnp.float32),
+            jax.vmap(partial(jax.random.fold_in, root))(numbers),
+        )
+
+    means, factors = (jnp.asarray(x, jnp.float32) for x in (mixture.mean, mixture.factor))
+    starts = range(0, samples, chunk)
+    drawn: dict[int, _Chunk] = {k: draw(k) for k in starts} if keep else {}
+    carried: dict[int, Any] = dict.fromkeys(starts)
+    alive = np.ones(samples, bool)
+    parts = []
+    with ThreadPoolExecutor(workers) as pool:
+        for first, stop in spans:
+
+            def run(k: int, first: int = first, stop: int = stop) -> tuple[Array, Array]:
+                piece = drawn.get(k) or draw(k)
+                carried[k], clean, noisy = block(first, stop, piece, carried[k])
+                return np.asarray(clean), np.asarray(noisy)
+
+            runs = list(pool.map(run, starts))
+            clean, noisy = (np.concatenate([r[j] for r in runs], axis=1) for j in range(2))
+            parts.append(_reduce(clean, noisy, alive, levels))
+    moments = [np.concatenate([p[j] for p in parts], axis=-2) for j in range(4)]
+    mean, epistemic, total, quantiles = moments
+    total = np.maximum(total, epistemic)  # sampling noise may reverse them where noise is nil
+    return Distribution(
+        mean=mean,
+        std=total,
+        epistemic_std=epistemic,
+        aleatoric_std=np.sqrt(total**2 - epistemic**2),
+        levels=levels,
+        quantiles=quantiles,
+        diverged=1.0 - float(np.mean(alive)),
+    )
+
+
+def _reduce(
+    clean: Float[Array, "B S ny"],
+    noisy: Float[Array, "B S ny"],
+    alive: Bool[Array, " S"],
+    levels: tuple[float, ...],
+) -> tuple[Array, Array, Array, Array]:
+    """Moments and quantiles over the samples; marks in ``alive`` which have not diverged."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        inside = (np.abs(clean) < LIMIT).all(axis=-1) & (np.abs(noisy) < LIMIT).all(axis=-1)
+    inside = np.logical_and.accumulate(inside & alive, axis=0)
+    alive[:] = inside[-1]
+    if inside.all():
+        return (
+            clean.mean(axis=1, dtype=np.float64),
+            clean.std(axis=1, dtype=np.float64),
+            noisy.std(axis=1, dtype=np.float64),
+            np.quantile(noisy, levels, axis=1),
+        )
+    clean = np.where(inside[..., None], clean, np.nan)
+    noisy = np.where(inside[..., None], noisy, np.nan)
+    some = inside.any(axis=1)
+    rows = np.asarray(some)
+    return (
+        _per_row(lambda x: np.nanmean(x, axis=1), clean, rows),
+        _per_row(lambda x: np.nanstd(x, axis=1), clean, rows),
+        _per_row(lambda x: np.nanstd(x, axis=1), noisy, rows),
+        np.stack(
+            [_per_row(lambda x, q=q: np.nanquantile(x, q, axis=1), noisy, rows) for q in levels]  # type: ignore[misc]
+        ),
+    )
+
+
+def _per_row(
+    f: Callable[[Array], Array], x: Float[Array, "B S ny"], some: Bool[Array, " B"]
+) -> Float[Array, "B ny"]:
+    """``f`` over the rows in which a sample is left, NaN in the others."""
+    found = np.full((x.shape[0], x.shape[2]), np.nan)
+    if some.any():
+        found[some] = f(x[some].astype(np.float64))
+    return found
+
+
+def linearised(
+    network: Network,
+    regressors: Regressors,
+    mixture: Mixture,
+    data: Windows,
+    *,
+    forced: int,
+    horizon: int | None,
+    feedback: Feedback,
+    levels: tuple[float, ...],
+) -> Distribution:
+    """The mixture's moments to first order in weights and noise, in one pass; no sampling.
+
+    Free run after ``forced`` rows, or ``horizon`` steps ahead.  Quantiles are those of the
+    Gaussian with the mixture's mean and variance.
+    """
+    factor = mixture.factor
+    if factor.ndim == 2:
+        factor = factor[:, :, None] * np.eye(factor.shape[1])
+    members = (jnp.asarray(mixture.mean), jnp.asarray(factor), jnp.asarray(mixture.noise_std))
+    experiment = jax.tree.map(lambda x: x[0], data)
+    found = _linearised(network, regressors, feedback, horizon, members, experiment, forced)
+    runs, epistemic, aleatoric = (np.asarray(part) for part in found)
+    weigh = lambda x: np.tensordot(mixture.weights, x, axes=1)  # noqa: E731
+    mean = weigh(runs)
+    inner = weigh(epistemic) + weigh((runs - mean) ** 2)
+    noise = weigh(aleatoric)
+    std = np.sqrt(inner + noise)
+    quantiles = mean + norm.ppf(levels)[:, None, None] * std
+    return Distribution(mean, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, 0.0)
+
+
+class _Linear(NamedTuple):
+    """State, its sensitivity to the whitened weights, its covariance under fed-back noise."""
+
+    x: Float[jax.Array, " n"]
+    S: Float[jax.Array, "n r"]
+    C: Float[jax.Array, "n n"]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _linearised(
+    network: Network,
+    regressors: Regressors,
+    feedback: Feedback,
+    horizon: int | None,
+    members: tuple[jax.Array, jax.Array, jax.Array],
+    experiment: Windows,
+    forced: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Predictions, epistemic and aleatoric variances of every member, (K, T, ny) each."""
+    T = experiment.y.shape[0]
+    inputs = experiment.z[:, : len(regressors.inputs)]
+
+    def member(own: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+        mean, factor, noise_std = own
+        params = unflatten(network, mean)
+        x0, restore = ravel_pytree((network.initial_state(params), experiment.history))
+        step = _linear_step(network, regressors, feedback, mean, factor, noise_std, restore)
+        n, r = x0.size, factor.shape[1]
+        start = _Linear(x0, jnp.zeros((n, r), x0.dtype), jnp.zeros((n, n), x0.dtype))
+        if horizon is None:
+            flags = jnp.arange(T)[:, None] < forced
+            return jax.lax.scan(step, start, (inputs, experiment.y, flags))[1]
+
+        def teach(carried: _Linear, now: Any) -> tuple[_Linear, _Linear]:
+            return step(carried, (*now, True))[0], carried
+
+        origins = jax.lax.scan(teach, start, (inputs, experiment.y))[1]
+
+        def from_origin(at: tuple[_Linear, jax.Array]) -> Any:
+            rows = jnp.minimum(at[1] + jnp.arange(horizon), T - 1)
+            now = (inputs[rows], experiment.y[rows], jnp.zeros((horizon, 1), bool))
+            return jax.lax.scan(step, at[0], now)[1]
+
+        paths = jax.lax.map(from_origin, (origins, jnp.arange(T)), batch_size=64)
+        rows = jnp.arange(T)
+        back = jnp.minimum(rows, horizon - 1)
+        return jax.tree.map(lambda path: path[rows - back, back], paths)
+
+    return jax.lax.map(member, members)
+
+
+def _linear_step(
+    network: Network,
+    regressors: Regressors,
+    feedback: Feedback,
+    mean: Float[jax.Array, " P"],
+    factor: Float[jax.Array, "P r"],
+    noise_std: Float[jax.Array, " ny"],
+    restore: Callable[[jax.Array], Any],
+) -> Callable[[_Linear, Any], tuple[_Linear, tuple[jax.Array, jax.Array, jax.Array]]]:
+    """One step of ``x' = f(x, w, e)``: ``S' = f_x S + f_w F`` and ``C' = f_x C f_xᵀ + f_e Q f_eᵀ``.
+
+    The state ``x`` is the shift register and the hidden states together.
+    """
+    fed = noise_std if feedback == "process" else jnp.zeros_like(noise_std)
+
+    def advance(x: jax.Array, w: jax.Array, e: jax.Array, now: Any) -> jax.Array:
+        state, register = restore(x)
+        u_part, measured, forced = now
+        z = jnp.concatenate([u_part, read(register, regressors)])
+        state, y = network.step(unflatten(network, w), state, z)
+        after = ravel_pytree((state, push(register, jnp.where(forced, measured, y + e))))[0]
+        return jnp.concatenate([after, y])
+
+    def step(carried: _Linear, now: Any) -> Any:
+        n, quiet = carried.x.size, jnp.zeros_like(noise_std)
+        after = advance(carried.x, mean, quiet, now)
+        A, E = jax.jacfwd(advance, argnums=(0, 2))(carried.x, mean, quiet, now)
+
+        def along(column: jax.Array) -> jax.Array:
+            moved = jax.jvp(lambda w: advance(carried.x, w, quiet, now), (mean,), (column,))
+            return moved[1]
+
+        S = A @ carried.S + jax.vmap(along, in_axes=1, out_axes=1)(factor)
+        C = A @ carried.C @ A.T + (E * fed**2) @ E.T
+        variances = (jnp.sum(S[n:] ** 2, axis=1), jnp.diag(C[n:, n:]) + noise_std**2)
+        return _Linear(after[:n], S[:n], C[:n, :n]), (after[n:], *variances)
+
+    return step
