@@ -35,7 +35,14 @@ input_lags = 4
 output_lags = 2
 seed = 7
 """
-FILES = ["free_run.png", "result.json", "settings.toml", "sparsity.png", "weights.safetensors"]
+FILES = [
+    "free_run.png",
+    "model.safetensors",
+    "result.json",
+    "settings.toml",
+    "sparsity.png",
+    "weights.safetensors",
+]
 PROCESSES = ", ".join(twins.TWINS)
 
 
@@ -483,7 +490,9 @@ def test_a_failure_while_writing_keeps_the_old_folder(
     monkeypatch.setattr(figures, "save", save)
     with pytest.raises(BrokenError):
         cli.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
-    assert written == [["result.json", "settings.toml", "weights.safetensors"]]  # half a folder
+    assert written == [
+        ["model.safetensors", "result.json", "settings.toml", "weights.safetensors"]
+    ]  # half a folder
     assert listing(tmp_path) == before
 
 

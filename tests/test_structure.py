@@ -30,6 +30,7 @@ STAGES = [
     "predictive",
     "ensemble",
     "calibration",
+    "modelfile",
     "store",
     "figures",
     "cli",

@@ -1,7 +1,7 @@
 """Small neural models of dynamic systems.
 
 Data flows one way: record → regressors → networks → simulate → sparse loop → model → result →
-driver → posterior → predictive → ensemble → calibration → store, figures → command line.
+driver → posterior → predictive → ensemble → calibration → modelfile, store, figures → command line.
 """
 
 from occamid.calibration import identify_with_bands
@@ -11,6 +11,7 @@ from occamid.ensemble import Ensemble, combine, ensemble_of
 from occamid.errors import DataError, FileError, OccamidError, SettingsError
 from occamid.metrics import fit_percent, rmse
 from occamid.model import Model
+from occamid.modelfile import load_ensemble, save_ensemble
 from occamid.posterior import Posterior, fit_posterior
 from occamid.predictive import Distribution
 from occamid.result import Index, Result, Row
@@ -37,5 +38,7 @@ __all__ = [
     "fit_posterior",
     "identify",
     "identify_with_bands",
+    "load_ensemble",
     "rmse",
+    "save_ensemble",
 ]

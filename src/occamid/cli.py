@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from occamid import driver, figures, metrics, store
+from occamid import driver, figures, metrics, modelfile, store
+from occamid.calibration import score
 from occamid.data import twins
+from occamid.ensemble import ensemble_of
 from occamid.errors import OccamidError, SettingsError
 from occamid.result import Result
 from occamid.settings import Settings
@@ -154,23 +156,32 @@ def _show(result: Result) -> None:
 
 
 def _finish(result: Result, twin: twins.Twin, out: Path) -> None:
-    """The honest test, the plots and the files."""
-    best = result.best.compact()
-    n_init = result.start
-    run = best.simulate(twin.test.u, twin.test.y[:n_init])
-    fit = metrics.fit_percent(twin.test.y, run, n_init)
-    error = metrics.rmse(twin.test.y, run, n_init)
-    test = {"name": twin.test.name, "n_init": n_init, "rmse": error.tolist(), "fit": fit.tolist()}
+    """The ensemble with its bands, the honest test, the plots and the files."""
+    with console.status("posteriors and bands"):
+        ensemble = ensemble_of(result, twin.estimation)
+        n_init = result.start
+        found = ensemble.simulate_distribution(twin.test, n_init)
+    fit = metrics.fit_percent(twin.test.y, found.mean, n_init)
+    error = metrics.rmse(twin.test.y, found.mean, n_init)
+    covered = score(twin.test.y, found, n_init).coverage[0.95]
+    test = {
+        "name": twin.test.name,
+        "n_init": n_init,
+        "rmse": error.tolist(),
+        "fit": fit.tolist(),
+        "coverage95": covered.tolist(),
+    }
     _say(
-        f"test record, free run after {n_init} samples: RMSE "
+        f"test record, free run of the {len(ensemble.weights)} best after {n_init} samples: RMSE "
         f"{', '.join(f'{v:.4g}' for v in error)}, fit {', '.join(f'{v:.1f} %' for v in fit)}, "
-        f"{best.parameters} parameters"
+        f"95 % band covers {', '.join(f'{v:.1%}' for v in covered)}"
     )
     with store.new_folder(out) as folder:
         store.write_result(result, folder, {"test": test})
+        modelfile.save_ensemble(ensemble, folder / "model.safetensors")
         title = f"{twin.name}: free run on data the model has not seen"
         figures.save(
-            figures.free_run_figure(twin.test, run, n_init, title), folder / "free_run.png"
+            figures.free_run_figure(twin.test, found, n_init, title), folder / "free_run.png"
         )
         figures.save(figures.sparsity_figure(result.best), folder / "sparsity.png")
     _say(f"written to {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -25,7 +26,16 @@ import numpy as np
 
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
-from occamid.networks import MLP, Network, Params, Recurrent, groups_for, matrices
+from occamid.errors import SettingsError
+from occamid.networks import (
+    MLP,
+    STRUCTURES,
+    Network,
+    Params,
+    Recurrent,
+    groups_for,
+    matrices,
+)
 from occamid.regressors import Windows, full_regressors, propose_lags, windows
 from occamid.result import DIVERGED, Result, summarise
 from occamid.settings import Settings
@@ -129,6 +139,12 @@ def build_program(settings: Settings, record: Record) -> Program:
     )
     network = build_network(settings, len(regressors), record.y.shape[1])
     names = tuple(matrices(network.specs()))
+    places = [f"{n}/{g.name}" for n in names for g in STRUCTURES[settings.structure]]
+    for pattern in settings.lam_scale:
+        if not any(fnmatchcase(place, pattern) for place in places):
+            raise SettingsError(
+                f"lam_scale: {pattern!r} matches nothing; there are {', '.join(places)}."
+            )
     return Program(
         network=network,
         regressors=regressors,

@@ -41,9 +41,8 @@ class DivergedWarning(UserWarning):
 class Ensemble:
     """A weighted mixture of Laplace posteriors in one common small network.
 
-    ``feedback`` says how noise enters a free run unless the caller says otherwise.  ``inflation``
-    widens the bands of each output by a factor found on held-back data (1: as the posterior
-    says); see :mod:`occamid.calibration`.
+    ``inflation`` widens the bands of each output by a factor found on held-back data (1: as the
+    posterior says); see :mod:`occamid.calibration`.
     """
 
     posteriors: tuple[Posterior, ...]
@@ -52,7 +51,6 @@ class Ensemble:
     regressors_in: Regressors
     mixture: Mixture
     inflation: Float[Array, " ny"]
-    feedback: Feedback = "process"
 
     @property
     def first(self) -> Model:
@@ -119,7 +117,7 @@ class Ensemble:
         n_init: int | None = None,
         *,
         method: Propagation = "linearised",
-        feedback: Feedback | None = None,
+        feedback: Feedback = "process",
         levels: tuple[float, ...] = LEVELS,
         samples: int = 10_000,
         seed: int = 0,
@@ -129,8 +127,7 @@ class Ensemble:
 
         Only ``record.u`` and the first ``n_init`` rows of ``record.y`` are looked at.  With
         ``feedback="process"`` noise is fed back through the model as the training saw it, and
-        the band grows with the horizon; with "none" it is only added to the output; by default
-        the ensemble's own choice.
+        the band grows with the horizon; with "none" it is only added to the output.
         ``samples``, ``seed`` and ``memory_mb`` are for ``method="monte-carlo"``.
         """
         n_init = self.start if n_init is None else n_init
@@ -169,7 +166,7 @@ class Ensemble:
         horizon: int = 1,
         *,
         method: Propagation = "linearised",
-        feedback: Feedback | None = None,
+        feedback: Feedback = "process",
         levels: tuple[float, ...] = LEVELS,
         samples: int = 10_000,
         seed: int = 0,
@@ -181,7 +178,7 @@ class Ensemble:
         with jax.enable_x64(method == "linearised"):
             data = windows([self.first.scaling.apply(record)], self.regressors_in, self.start)
             place = (self.network, self.regressors_in, self.mixture, data)
-            common = {"horizon": horizon, "feedback": feedback or self.feedback, "levels": levels}
+            common = {"horizon": horizon, "feedback": feedback, "levels": levels}
             if method == "linearised":
                 found = linearised(*place, forced=0, **common)  # type: ignore[arg-type]
             else:
@@ -279,24 +276,7 @@ def ensemble_of(
     elif weighting == "score":
         error = np.array([result.score[index] for index in chosen])
         logs = -0.5 * result.count * (error / error.min()) ** 2
-    return choose_feedback(combine(posteriors, np.exp(logs - logs.max())), data)
-
-
-def choose_feedback(ensemble: Ensemble, records: Sequence[Record]) -> Ensemble:
-    """How noise enters, by the likelihood of the free run on the longest estimation record.
-
-    Noise inside the process runs through the model and widens the band; noise of the measurement
-    does not.  The estimation data say which of the two their free-run errors look like.
-    """
-    record = max(records, key=len)
-
-    def surprise(feedback: Feedback) -> float:
-        found = ensemble.simulate_distribution(record, feedback=feedback)
-        y, mean, std = (x[ensemble.start :] for x in (record.y, found.mean, found.std))
-        return float(np.mean(0.5 * ((y - mean) / std) ** 2 + np.log(std)))
-
-    kinds: tuple[Feedback, ...] = ("process", "none")
-    return replace(ensemble, feedback=min(kinds, key=surprise))
+    return combine(posteriors, np.exp(logs - logs.max()))
 
 
 def _common(models: Sequence[Model]) -> tuple[Network, Regressors]:

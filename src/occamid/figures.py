@@ -12,28 +12,52 @@ from occamid.data.record import Record
 from occamid.metrics import fit_percent
 from occamid.model import Model
 from occamid.networks import matrices
+from occamid.predictive import Distribution
 
 BLUE, GREY = "#1f5fa8", "#8a8a8a"
 
 
 def free_run_figure(
-    record: Record, simulated: Float[np.ndarray, "N ny"], skip: int, title: str
+    record: Record, simulated: Float[np.ndarray, "N ny"] | Distribution, skip: int, title: str
 ) -> Figure:
-    """Measured output and free run over time, one panel for each output, with their fit."""
+    """Measured output and free run over time, one panel for each output, with fit and band."""
+    run = simulated.mean if isinstance(simulated, Distribution) else simulated
     ny = record.y.shape[1]
     figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
     time = np.arange(len(record)) * record.sampling_time
-    fits = fit_percent(record.y, simulated, skip)
+    fits = fit_percent(record.y, run, skip)
     axes = figure.subplots(ny, 1, squeeze=False, sharex=True)[:, 0]
     for k, axis in enumerate(axes):
         axis.plot(time, record.y[:, k], color=GREY, lw=1.8, label="measured")
-        axis.plot(time, simulated[:, k], color=BLUE, lw=1.1, label=f"free run, fit {fits[k]:.1f} %")
+        axis.plot(time, run[:, k], color=BLUE, lw=1.1, label=f"free run, fit {fits[k]:.1f} %")
+        if isinstance(simulated, Distribution):
+            low, high = (edge[:, k] for edge in simulated.interval(0.95))
+            inside = np.mean(
+                (record.y[skip:, k] >= low[skip:]) & (record.y[skip:, k] <= high[skip:])
+            )
+            label = f"95 % band, covers {inside:.0%}"
+            axis.fill_between(time, low, high, color=BLUE, alpha=0.22, lw=0, label=label)
         axis.axvspan(time[0], time[skip], color="#eeeeee", lw=0, label="initial window")
         axis.set_ylabel(record.output_names[k])
-        axis.legend(loc="upper right", fontsize=8, ncols=3)
+        axis.legend(loc="upper right", fontsize=8, ncols=4)
+        axis.margins(x=0.01, y=0.18)
         axis.spines[["top", "right"]].set_visible(False)
     axes[-1].set_xlabel("time [s]")
     axes[0].set_title(title, loc="left")
+    return figure
+
+
+def reliability_figure(
+    nominal: Float[np.ndarray, " Q"], found: Float[np.ndarray, "Q ny"], names: tuple[str, ...]
+) -> Figure:
+    """Share of measurements below each quantile against the quantile's level."""
+    figure = Figure(figsize=(4, 4), layout="constrained")
+    axis = figure.subplots()
+    axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--", label="calibrated")
+    for k, name in enumerate(names):
+        axis.plot(nominal, found[:, k], marker="o", ms=4, label=name)
+    axis.set(xlabel="level of the quantile", ylabel="measurements below it", aspect="equal")
+    axis.legend(loc="upper left", fontsize=8)
     return figure
 
 

@@ -66,7 +66,7 @@ def cascaded_tanks(seed: int = 0, samples: int = 1024) -> Twin:
     tank spills into the reservoir.  The output is the lower level, 4 s apart, as described by
     Schoukens, Mattsson, Wigren and Noël (2016).
     """
-    k_pump, k1, k2, rim, share = 0.062, 0.10, 0.094, 10.0, 0.5
+    k_pump, k1, k2, rim, share = 0.066, 0.10, 0.094, 10.0, 0.5
     step, parts, noise = 4.0, 8, 0.05
 
     def rate(x: Array, u: float) -> tuple[float, float]:

@@ -1,0 +1,154 @@
+"""Coverage of the bands on twins and real records: ``python benchmarks/bands.py``.
+
+Every free run starts after the initial window of the largest lag and looks at nothing of the test
+record but its input.  Writes ``benchmarks/results/bands.json`` and prints the tables of
+docs/bands.md.  With ``--real`` only the real records in ``OCCAMID_DATA``, with ``--twins`` only the
+twins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+
+from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, identify, rmse
+from occamid.calibration import conformal_inflation, cross_validate, held_back_scores, score
+from occamid.data import twins
+from occamid.driver import provenance
+from occamid.predictive import Distribution
+
+RESULTS = Path(__file__).parent / "results" / "bands.json"
+SEEDS = 3
+
+
+def of_twin(name: str, seed: int) -> dict[str, Any]:
+    """Coverage of the measured and of the noise-free output by the default method."""
+    twin = twins.make(name, seed)
+    began = time.perf_counter()
+    result = identify(twin.estimation, Settings(seed=seed))
+    ensemble = ensemble_of(result, twin.estimation)
+    found = ensemble.simulate_distribution(twin.test)
+    start = result.start
+    inside = np.abs(twin.test_clean - found.mean) <= 1.96 * found.epistemic_std
+    return figures(twin.test, found, start) | {
+        "clean_coverage95": round(float(np.mean(inside[start:])), 3),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def figures(record: Record, found: Distribution, skip: int) -> dict[str, Any]:
+    """Coverage, density, CRPS and width, averaged over the outputs."""
+    marks = score(record.y, found, skip)
+    average = lambda x: round(float(np.mean(x)), 4)  # noqa: E731
+    return {
+        **{f"coverage{round(100 * s)}": average(c) for s, c in marks.coverage.items()},
+        "log_density": average(marks.log_density),
+        "crps": average(marks.crps),
+        "width": average(marks.width),
+        "rmse": average(rmse(record.y, found.mean, skip)),
+        "diverged": round(found.diverged, 4),
+    }
+
+
+def real(name: str) -> tuple[list[Record], list[Record]]:
+    """Estimation and test records: the paper's splits, and the official ones of the nonlinear."""
+    data = scipy.io.loadmat(Path(os.environ["OCCAMID_DATA"]) / f"{name.replace('-', '_')}.mat")
+    data = {key: np.ravel(value) for key, value in data.items() if not key.startswith("__")}
+    pairs = {
+        "hairdryer": ("ue", "ye", "uv", "yv"),
+        "glass-tube": ("udse", "ydse", "udsv", "ydsv"),
+        "cascaded-tanks": ("uEst", "yEst", "uVal", "yVal"),
+    }
+    if name in pairs:
+        u, y, u_test, y_test = (data[key] for key in pairs[name])
+        return [Record(u=u, y=y)], [Record(u=u_test, y=y_test)]
+    if name == "heat-exchanger":
+        whole = Record(u=data["ct"], y=data["pt"])
+        return [whole[:3000]], [whole[3000:]]
+    drives = [Record(u=data[f"u1{k}"], y=data[f"z1{k}"]) for k in (1, 2)]
+    return [d[:400] for d in drives], [d[400:] for d in drives]
+
+
+REAL = ("hairdryer", "heat-exchanger", "glass-tube", "cascaded-tanks", "coupled-drives")
+
+
+def of_real(name: str) -> dict[str, Any]:
+    """Every kind of band on the test records of one real process, averaged over them."""
+    estimation, tests = real(name)
+    result = identify(estimation, Settings())
+    ensemble = ensemble_of(result, estimation)
+    folds = cross_validate(estimation, result.settings, 4)
+    inflation = conformal_inflation(held_back_scores(folds, estimation, ensemble_of))
+    kinds: dict[str, tuple[Ensemble, dict[str, Any]]] = {
+        "diagonal, Monte Carlo": (
+            combine([fit_posterior(result.best, estimation, "diagonal")]),
+            {"method": "monte-carlo", "feedback": "none"},
+        ),
+        "full": (combine([fit_posterior(result.best, estimation)]), {}),
+        "ensemble": (ensemble, {}),
+        "conformal": (replace(ensemble, inflation=inflation), {}),
+    }
+    found: dict[str, Any] = {}
+    for kind, (model, options) in kinds.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            runs = [
+                figures(r, model.simulate_distribution(r, **options), result.start) for r in tests
+            ]
+        found[kind] = {key: round(float(np.mean([r[key] for r in runs])), 4) for key in runs[0]}
+    return found
+
+
+def tables() -> list[str]:
+    """The tables of docs/bands.md, from the recorded results."""
+    found = json.loads(RESULTS.read_text())
+    lines = ["| twin | seed | 50 % | 80 % | 95 % | noise-free by epistemic 95 % | RMSE | width |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for name, rows in found["twins"].items():
+        for seed, r in enumerate(rows):
+            shares = " | ".join(f"{100 * r[f'coverage{s}']:.1f}" for s in (50, 80, 95))
+            clean = f"{100 * r['clean_coverage95']:.1f}"
+            lines.append(
+                f"| {name} | {seed} | {shares} | {clean} | {r['rmse']:.4f} | {r['width']:.3f} |"
+            )
+    real = ["| record | bands | 50 % | 80 % | 95 % | −log density | CRPS | width | diverged |"]
+    real.append("|---|---|---|---|---|---|---|---|---|")
+    for name, kinds in found["real"].items():
+        for kind, r in kinds.items():
+            shares = " | ".join(f"{100 * r[f'coverage{s}']:.1f}" for s in (50, 80, 95))
+            real.append(
+                f"| {name} | {kind} | {shares} | {r['log_density']:.3f} | {r['crps']:.4f} | "
+                f"{r['width']:.3f} | {r['diverged']:.1%} |"
+            )
+    return ["\n".join(lines), "\n".join(real)]
+
+
+def main() -> None:
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found["provenance"] = provenance() | {"seeds": SEEDS}
+    if "--real" not in sys.argv:
+        found["twins"] = {}
+        for name in twins.TWINS:
+            found["twins"][name] = [of_twin(name, seed) for seed in range(SEEDS)]
+            for seed, row in enumerate(found["twins"][name]):
+                print(name, seed, json.dumps(row), flush=True)
+    if "--twins" not in sys.argv:
+        found["real"] = {}
+        for name in REAL:
+            found["real"][name] = of_real(name)
+            print(name, json.dumps(found["real"][name]), flush=True)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    print(*tables(), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Models in one file: safetensors with a JSON header, no pickle, nothing executed on loading."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from occamid.data.scaling import Scaling
+from occamid.ensemble import Ensemble, combine
+from occamid.errors import FileError
+from occamid.model import Model
+from occamid.networks import MLP, Network, Recurrent
+from occamid.posterior import METHODS, Posterior
+from occamid.regressors import Regressors
+
+Array = np.ndarray
+FORMAT = 1
+SCALING = ("u_offset", "u_scale", "y_offset", "y_scale")
+POSTERIOR = ("positions", "factor", "widths", "noise_variance")
+
+
+def save_ensemble(ensemble: Ensemble, path: str | Path) -> None:
+    """Write an ensemble with all its posteriors; an existing file is replaced at the end."""
+    first = ensemble.first
+    arrays: dict[str, Array] = {"weights": ensemble.weights, "inflation": ensemble.inflation}
+    arrays |= {f"scaling/{key}": getattr(first.scaling, key) for key in SCALING}
+    members = []
+    for k, p in enumerate(ensemble.posteriors):
+        arrays |= {f"{k}/{key}": getattr(p, key) for key in POSTERIOR}
+        arrays |= {f"{k}/params/{name}": value for name, value in p.model.weights.items()}
+        arrays |= {f"{k}/prior/{name}": v for name, v in (p.model.prior_widths or {}).items()}
+        members.append(
+            {
+                "network": {"family": type(p.model.network).__name__} | asdict(p.model.network),  # type: ignore[call-overload]
+                "inputs": p.model.regressors_in.inputs,
+                "outputs": p.model.regressors_in.outputs,
+                "method": p.method,
+                "effective": p.effective,
+                "log_evidence": p.log_evidence,
+            }
+        )
+    header = {
+        "format": FORMAT,
+        "version": version("occamid"),
+        "start": first.start,
+        "sampling_time": first.sampling_time,
+        "input_names": first.regressors_in.input_names,
+        "output_names": first.regressors_in.output_names,
+        "members": members,
+    }
+    content = save(
+        {name: np.ascontiguousarray(value) for name, value in arrays.items()},
+        metadata={"occamid": json.dumps(header)},
+    )
+    _replace(Path(path), content)
+
+
+def load_ensemble(path: str | Path) -> Ensemble:
+    """Read what :func:`save_ensemble` wrote; anything else is refused with the reason."""
+    header, arrays = _read(Path(path))
+    if header.get("format") != FORMAT:
+        raise FileError(
+            f"{path} has format {header.get('format')}, written by occamid "
+            f"{header.get('version', '?')}; this version reads format {FORMAT}. Update occamid."
+        )
+    broken = [name for name, value in arrays.items() if not np.isfinite(value).all()]
+    if broken:
+        raise FileError(f"{path} holds non-finite values in {broken[0]}; the file is damaged.")
+    try:
+        posteriors = [_member(header, arrays, k) for k in range(len(header["members"]))]
+        ensemble = combine(posteriors, arrays["weights"])
+        return replace(ensemble, inflation=arrays["inflation"])
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        raise FileError(f"{path} is not a complete model file: {reason}.") from None
+
+
+def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> Posterior:
+    own = header["members"][k]
+    network = _network(dict(own["network"]))
+    regressors = Regressors(
+        inputs=tuple((int(c), int(lag)) for c, lag in own["inputs"]),
+        outputs=tuple((int(c), int(lag)) for c, lag in own["outputs"]),
+        input_names=tuple(header["input_names"]),
+        output_names=tuple(header["output_names"]),
+    )
+    if network.n_in != len(regressors) or own["method"] not in METHODS:
+        raise ValueError(f"member {k} contradicts itself")
+    weights = {name: arrays[f"{k}/params/{name}"] for name in network.specs()}
+    for name, spec in network.specs().items():
+        if weights[name].shape != spec.shape:
+            raise ValueError(f"{name} of member {k} has shape {weights[name].shape}")
+    prior = {n: arrays[f"{k}/prior/{n}"] for n in weights if f"{k}/prior/{n}" in arrays}
+    positions = arrays[f"{k}/positions"]
+    size = sum(value.size for value in weights.values())
+    factor = arrays[f"{k}/factor"]
+    if len({len(positions), *factor.shape, len(arrays[f"{k}/widths"])}) != 1 or not np.all(
+        (positions >= 0) & (positions < size)
+    ):
+        raise ValueError(f"the posterior of member {k} does not fit its weights")
+    model = Model(
+        network=network,
+        regressors_in=regressors,
+        scaling=Scaling(*(arrays[f"scaling/{key}"] for key in SCALING)),
+        weights=weights,
+        start=int(header["start"]),
+        sampling_time=float(header["sampling_time"]),
+        prior_widths=prior,
+    )
+    return Posterior(
+        model=model,
+        method=own["method"],
+        **{key: arrays[f"{k}/{key}"] for key in POSTERIOR},
+        effective=float(own["effective"]),
+        log_evidence=float(own["log_evidence"]),
+    )
+
+
+def _network(fields: dict[str, Any]) -> Network:
+    family = {"MLP": MLP, "Recurrent": Recurrent}[fields.pop("family")]
+    fields["hidden"] = tuple(fields["hidden"])
+    return family(**fields)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Header and arrays of a safetensors file; the format itself bounds what is read."""
+    if not path.is_file():
+        raise FileError(f"{path} is not a file.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get("occamid")
+            if text is None:
+                raise FileError(f"{path} is a safetensors file, but not one of occamid's.")
+            return json.loads(text), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise FileError(f"{path} is not a readable model file ({error}).") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write beside the target and move into place, so that a reader never sees half a file."""
+    try:
+        handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror}.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(scratch).chmod(0o644)
+        os.replace(scratch, path)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror}.") from None
+    finally:
+        Path(scratch).unlink(missing_ok=True)
