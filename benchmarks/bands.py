@@ -2,14 +2,12 @@
 
 Every free run starts after the initial window of the largest lag and looks at nothing of the test
 record but its input.  Writes ``benchmarks/results/bands.json`` and prints the tables of
-docs/bands.md.  With ``--real`` only the real records in ``OCCAMID_DATA``, with ``--twins`` only the
-twins.
+docs/bands.md.  With ``--real`` only the real records, with ``--twins`` only the twins.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import warnings
@@ -18,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
 
 from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, identify, rmse
 from occamid.calibration import conformal_inflation, cross_validate, held_back_scores, score
-from occamid.data import twins
+from occamid.data import benchmarks, twins
 from occamid.driver import provenance
 from occamid.predictive import Distribution
 
@@ -59,31 +56,9 @@ def figures(record: Record, found: Distribution, skip: int) -> dict[str, Any]:
     }
 
 
-def real(name: str) -> tuple[list[Record], list[Record]]:
-    """Estimation and test records: the paper's splits, and the official ones of the nonlinear."""
-    data = scipy.io.loadmat(Path(os.environ["OCCAMID_DATA"]) / f"{name.replace('-', '_')}.mat")
-    data = {key: np.ravel(value) for key, value in data.items() if not key.startswith("__")}
-    pairs = {
-        "hairdryer": ("ue", "ye", "uv", "yv"),
-        "glass-tube": ("udse", "ydse", "udsv", "ydsv"),
-        "cascaded-tanks": ("uEst", "yEst", "uVal", "yVal"),
-    }
-    if name in pairs:
-        u, y, u_test, y_test = (data[key] for key in pairs[name])
-        return [Record(u=u, y=y)], [Record(u=u_test, y=y_test)]
-    if name == "heat-exchanger":
-        whole = Record(u=data["ct"], y=data["pt"])
-        return [whole[:3000]], [whole[3000:]]
-    drives = [Record(u=data[f"u1{k}"], y=data[f"z1{k}"]) for k in (1, 2)]
-    return [d[:400] for d in drives], [d[400:] for d in drives]
-
-
-REAL = ("hairdryer", "heat-exchanger", "glass-tube", "cascaded-tanks", "coupled-drives")
-
-
 def of_real(name: str) -> dict[str, Any]:
     """Every kind of band on the test records of one real process, averaged over them."""
-    estimation, tests = real(name)
+    estimation, tests, _ = benchmarks.load(name, "official")
     result = identify(estimation, Settings())
     ensemble = ensemble_of(result, estimation)
     folds = cross_validate(estimation, result.settings, 4)
@@ -143,7 +118,7 @@ def main() -> None:
                 print(name, seed, json.dumps(row), flush=True)
     if "--twins" not in sys.argv:
         found["real"] = {}
-        for name in REAL:
+        for name in benchmarks.BENCHMARKS:
             found["real"][name] = of_real(name)
             print(name, json.dumps(found["real"][name]), flush=True)
     RESULTS.write_text(json.dumps(found, indent=1) + "\n")

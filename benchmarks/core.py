@@ -3,13 +3,12 @@
 Runs the hairdryer and coupled-drives rows of the paper's Table 1 (20 restarts, the best cycle of
 each restart on the validation record: the paper's own way of choosing, which looks at validation
 data), then times training, compilation and the curvature sweep.  Writes
-``benchmarks/results/core.json``.  Needs the real records in the folder ``OCCAMID_DATA``.
+``benchmarks/results/core.json``.  Needs the real records.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,9 +21,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.io
 
-from occamid import Record, Result, Settings, identify
+from occamid import Result, Settings, identify
+from occamid.data import benchmarks
 from occamid.driver import provenance
 from occamid.networks import Network, Params, Recurrent, init
 from occamid.regressors import Windows
@@ -59,20 +58,14 @@ ROWS = {
 }
 
 
-def records(row: str) -> tuple[list[Record], list[Record]]:
-    """Estimation and validation records of a row."""
-    folder = Path(os.environ["OCCAMID_DATA"])
-    if row.startswith("hairdryer"):
-        data = scipy.io.loadmat(folder / "hairdryer.mat")
-        return [Record(u=data["ue"], y=data["ye"])], [Record(u=data["uv"], y=data["yv"])]
-    data = scipy.io.loadmat(folder / "coupled_drives.mat")
-    drives = [Record(u=data[f"u1{k}"].ravel(), y=data[f"z1{k}"].ravel()) for k in (1, 2)]
-    return [d[:300] for d in drives], [d[300:] for d in drives]
+def records(row: str) -> benchmarks.Data:
+    """Estimation and validation records of a row, split as in the paper."""
+    return benchmarks.load(row.rsplit("-", 1)[0])
 
 
 def accuracy(row: str) -> dict[str, Any]:
     """Validation RMSE over the whole record of the best cycle of each restart, and sparsity."""
-    estimation, validation = records(row)
+    estimation, validation, _ = records(row)
     result = identify(estimation, ROWS[row])
     found: dict[str, Any] = {"rmse": [], "sparsity_by_cycle": by_cycle(result)}
     for record in validation:
@@ -134,7 +127,8 @@ jax.config.update("jax_compilation_cache_dir", sys.argv[1])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 sys.path.insert(0, sys.argv[2])
 import core
-result = core.identify(core.records(sys.argv[3])[0], core.ROWS[sys.argv[3]].replace(epochs=1))
+settings = core.ROWS[sys.argv[3]].replace(epochs=1)
+result = core.identify(core.records(sys.argv[3]).estimation, settings)
 print(result.seconds["compile"])
 """
 
@@ -155,7 +149,7 @@ def main() -> None:
     for row in ROWS:
         found[row] = accuracy(row)
         print(row, json.dumps(found[row]))
-    estimation = records("hairdryer-mlp")[0]
+    estimation = records("hairdryer-mlp").estimation
     many = identify(estimation, ROWS["hairdryer-mlp"].replace(restarts=100))
     found["seconds"] = {
         "100 hairdryer MLPs, 3000 epochs": many.seconds["run"],

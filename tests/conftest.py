@@ -7,9 +7,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-import scipy.io
 
-from occamid import Record
+from occamid.data import benchmarks
 
 CACHE = Path(__file__).parent.parent / ".jax_cache"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
@@ -29,30 +28,19 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def real_file(name: str) -> dict[str, np.ndarray]:
-    """Variables of a real record, or skip and say so."""
-    folder = os.environ.get("OCCAMID_DATA")
-    if not folder or not (Path(folder) / name).exists():
-        pytest.skip(f"needs the real record {name}; set OCCAMID_DATA to the folder that holds it")
-    return scipy.io.loadmat(Path(folder) / name)
+def real_data(name: str) -> benchmarks.Data:
+    """A real benchmark in the paper's split, or skip and say so."""
+    folder = os.environ.get(benchmarks.VARIABLE)
+    if not folder or not (Path(folder) / benchmarks.get(name).file).exists():
+        pytest.skip(f"needs the real {name} record; set {benchmarks.VARIABLE} to its folder")
+    return benchmarks.load(name)
 
 
 @pytest.fixture
-def real_hairdryer() -> tuple[list[Record], list[Record]]:
-    """Estimation and validation record of the real hairdryer."""
-    data = real_file("hairdryer.mat")
-    return (
-        [Record(u=data["ue"], y=data["ye"], sampling_time=0.08, name="hairdryer estimation")],
-        [Record(u=data["uv"], y=data["yv"], sampling_time=0.08, name="hairdryer validation")],
-    )
+def real_hairdryer() -> benchmarks.Data:
+    return real_data("hairdryer")
 
 
 @pytest.fixture
-def real_drives() -> tuple[list[Record], list[Record]]:
-    """First 300 and last 200 samples of the two drives."""
-    data = real_file("coupled_drives.mat")
-    drives = [
-        Record(u=data[f"u1{k}"].ravel(), y=data[f"z1{k}"].ravel(), sampling_time=0.02, name=f"{k}")
-        for k in (1, 2)
-    ]
-    return [d[:300] for d in drives], [d[300:] for d in drives]
+def real_drives() -> benchmarks.Data:
+    return real_data("coupled-drives")

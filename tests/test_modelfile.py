@@ -41,7 +41,9 @@ def test_a_saved_ensemble_comes_back(ensemble: Ensemble, path: Path) -> None:
     a, b = (e.simulate_distribution(record) for e in (again, ensemble))
     np.testing.assert_array_equal(a.quantiles, b.quantiles)
     assert again.regressors == ensemble.regressors
-    for found, saved in zip(again.posteriors[0].table(), ensemble.posteriors[0].table(), strict=True):
+    for found, saved in zip(
+        again.posteriors[0].table(), ensemble.posteriors[0].table(), strict=True
+    ):
         assert found[:3] == saved[:3]
         assert found[3:] == pytest.approx(saved[3:], rel=1e-12)
 

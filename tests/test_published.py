@@ -6,6 +6,7 @@ import pytest
 from benchmarks.core import ROWS, compile_seconds, sweep_cost
 from occamid import Record, Result, Settings, identify
 from occamid.data import twins
+from occamid.data.benchmarks import Data
 
 pytestmark = pytest.mark.slow
 
@@ -16,16 +17,16 @@ def best_per_restart(result: Result, record: Record) -> np.ndarray:
     return np.nanmin(np.sqrt(np.mean((runs - record.y) ** 2, axis=(-2, -1))), axis=1)
 
 
-def test_hairdryer_mlp(real_hairdryer: tuple[list[Record], list[Record]]) -> None:
-    estimation, (validation,) = real_hairdryer
+def test_hairdryer_mlp(real_hairdryer: Data) -> None:
+    estimation, (validation,), _ = real_hairdryer
     result = identify(estimation, ROWS["hairdryer-mlp"])
     assert best_per_restart(result, validation).mean() <= 1.03 * 0.0752
     assert np.all(np.diff(result.table["sparsity"][0].mean(axis=0)) >= 0)
     assert result.table["sparsity"][0, :, 4].mean() > 0.88
 
 
-def test_hairdryer_lstm_and_its_speed(real_hairdryer: tuple[list[Record], list[Record]]) -> None:
-    estimation, (validation,) = real_hairdryer
+def test_hairdryer_lstm_and_its_speed(real_hairdryer: Data) -> None:
+    estimation, (validation,), _ = real_hairdryer
     result = identify(estimation, ROWS["hairdryer-lstm"])
     assert best_per_restart(result, validation).mean() <= 1.10 * 0.0891
     assert result.table["sparsity"][0, :, -1].mean() > 0.88
@@ -36,22 +37,20 @@ def test_hairdryer_lstm_and_its_speed(real_hairdryer: tuple[list[Record], list[R
     ("row", "seen"),
     [("coupled-drives-mlp", (0.177, 0.138)), ("coupled-drives-lstm", (0.154, 0.135))],
 )
-def test_coupled_drives(
-    row: str, seen: tuple[float, float], real_drives: tuple[list[Record], list[Record]]
-) -> None:
-    estimation, validation = real_drives
+def test_coupled_drives(row: str, seen: tuple[float, float], real_drives: Data) -> None:
+    estimation, validation, _ = real_drives
     result = identify(estimation, ROWS[row])
     for record, figure in zip(validation, seen, strict=True):
         assert best_per_restart(result, record).mean() <= 1.10 * figure
 
 
-def test_a_hundred_hairdryer_mlps(real_hairdryer: tuple[list[Record], list[Record]]) -> None:
-    result = identify(real_hairdryer[0], ROWS["hairdryer-mlp"].replace(restarts=100))
+def test_a_hundred_hairdryer_mlps(real_hairdryer: Data) -> None:
+    result = identify(real_hairdryer.estimation, ROWS["hairdryer-mlp"].replace(restarts=100))
     assert result.seconds["run"] <= 20
 
 
 def test_compile_time_of_the_drives_lstm(
-    real_drives: tuple[list[Record], list[Record]],
+    real_drives: Data,
 ) -> None:
     seconds = compile_seconds("coupled-drives-lstm")
     assert seconds["first"] < 12

@@ -9,6 +9,7 @@ STAGES = [
     "data.record",
     "data.scaling",
     "data.twins",
+    "data.benchmarks",
     "regressors",
     "networks.base",
     "networks.groups",

@@ -118,7 +118,8 @@ def held_back_scores(
         ensemble = build(fold.result, data)
         for part in fold.parts:
             found = ensemble.simulate_distribution(part, fold.start)
-            scores.append((np.abs(part.y - found.mean) / found.std)[fold.start :])
+            y, mean, std = (x[fold.start :] for x in (part.y, found.mean, found.std))
+            scores.append(np.abs(y - mean) / std)
     return np.concatenate(scores)
 
 

@@ -452,30 +452,42 @@ def _linear_step(
 ) -> Callable[[_Linear, Any], tuple[_Linear, tuple[jax.Array, jax.Array, jax.Array]]]:
     """One step of ``x' = f(x, w, e)``: ``S' = f_x S + f_w F`` and ``C' = f_x C f_xᵀ + f_e Q f_eᵀ``.
 
-    The state ``x`` is the shift register and the hidden states together.
+    The state x is the hidden states, then the shift register.  Only hidden states and output are
+    differentiated; of the register it is known that it shifts.
     """
+    ny = noise_std.size
     fed = noise_std if feedback == "process" else jnp.zeros_like(noise_std)
 
-    def advance(x: jax.Array, w: jax.Array, e: jax.Array, now: Any) -> jax.Array:
+    def outputs(x: jax.Array, w: jax.Array, u_part: jax.Array) -> jax.Array:
         state, register = restore(x)
-        u_part, measured, forced = now
         z = jnp.concatenate([u_part, read(register, regressors)])
         state, y = network.step(unflatten(network, w), state, z)
-        after = ravel_pytree((state, push(register, jnp.where(forced, measured, y + e))))[0]
-        return jnp.concatenate([after, y])
+        return jnp.concatenate([ravel_pytree(state)[0].astype(x.dtype), y])
 
     def step(carried: _Linear, now: Any) -> Any:
-        n, quiet = carried.x.size, jnp.zeros_like(noise_std)
-        after = advance(carried.x, mean, quiet, now)
-        A, E = jax.jacfwd(advance, argnums=(0, 2))(carried.x, mean, quiet, now)
-
-        def along(column: jax.Array) -> jax.Array:
-            moved = jax.jvp(lambda w: advance(carried.x, w, quiet, now), (mean,), (column,))
-            return moved[1]
-
-        S = A @ carried.S + jax.vmap(along, in_axes=1, out_axes=1)(factor)
-        C = A @ carried.C @ A.T + (E * fed**2) @ E.T
-        variances = (jnp.sum(S[n:] ** 2, axis=1), jnp.diag(C[n:, n:]) + noise_std**2)
-        return _Linear(after[:n], S[:n], C[:n, :n]), (after[n:], *variances)
+        u_part, measured, forced = now
+        x, S, C = carried
+        out = outputs(x, mean, u_part)
+        J, D = jax.jacrev(outputs, argnums=(0, 1))(x, mean, u_part)
+        S_out, JC = J @ S + D @ factor, J @ C
+        V = JC @ J.T
+        h, y = slice(0, out.size - ny), slice(out.size - ny, None)  # hidden states and output
+        found = (out[y], jnp.sum(S_out[y] ** 2, axis=1), jnp.diag(V)[y] + noise_std**2)
+        if regressors.output_lag == 0:
+            return _Linear(out[h], S_out[h], V[h, h]), found
+        free = jnp.where(forced, 0.0, 1.0).astype(x.dtype)  # a measured output is certain
+        old = slice(out.size, None)  # the register without its oldest outputs
+        after = _Linear(
+            jnp.concatenate([out[h], x[old], jnp.where(forced, measured, out[y])]),
+            jnp.concatenate([S_out[h], S[old], free * S_out[y]]),
+            jnp.block(
+                [
+                    [V[h, h], JC[h, old], free * V[h, y]],
+                    [JC[h, old].T, C[old, old], free * JC[y, old].T],
+                    [free * V[y, h], free * JC[y, old], free * (V[y, y] + jnp.diag(fed**2))],
+                ]
+            ),
+        )
+        return after, found
 
     return step

@@ -39,7 +39,12 @@ def push(register: Register, y: Float[Array, " ny"]) -> Register:
 
 
 def one_step(network: Network, params: Params, z: Float[Array, "T nz"]) -> Float[Array, "T ny"]:
-    """One-step predictions along one experiment, by plain steps from a zero state."""
+    """One-step predictions along one experiment, by plain steps from a zero state.
+
+    Unlike ``apply`` of a recurrent network this can be differentiated forwards.
+    """
+    if not jax.tree.leaves(network.initial_state(params)):
+        return network.apply(params, z[None])[0]  # no state: all rows at once
 
     def step(state: Any, z_t: Array) -> tuple[Any, Array]:
         return network.step(params, state, z_t)
