@@ -62,7 +62,7 @@ def of_real(name: str) -> dict[str, Any]:
     result = identify(estimation, Settings())
     ensemble = ensemble_of(result, estimation)
     folds = cross_validate(estimation, result.settings, 4)
-    inflation = conformal_inflation(held_back_scores(folds, estimation, ensemble_of))
+    inflation = conformal_inflation(held_back_scores(folds, estimation))
     kinds: dict[str, tuple[Ensemble, dict[str, Any]]] = {
         "diagonal, Monte Carlo": (
             combine([fit_posterior(result.best, estimation, "diagonal")]),
@@ -70,7 +70,7 @@ def of_real(name: str) -> dict[str, Any]:
         ),
         "full": (combine([fit_posterior(result.best, estimation)]), {}),
         "ensemble": (ensemble, {}),
-        "conformal": (replace(ensemble, inflation=inflation), {}),
+        "conformal": (replace(ensemble, inflation=ensemble.inflation * inflation), {}),
     }
     found: dict[str, Any] = {}
     for kind, (model, options) in kinds.items():

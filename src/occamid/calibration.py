@@ -80,6 +80,7 @@ class Fold(NamedTuple):
     """Models that have not seen some blocks, and those blocks with their initial windows."""
 
     result: Result
+    held_back: list[slice]
     parts: list[Record]
     start: int
 
@@ -101,21 +102,21 @@ def cross_validate(
         held = [b[fold] for b in blocks]
         result = identify(data, settings, held_back=held)
         parts = [r[b.start - start : b.stop] for r, b in zip(data, held, strict=True)]
-        yield Fold(result, parts, start)
+        yield Fold(result, held, parts, start)
 
 
 def held_back_scores(
     folds: Iterable[Fold],
     records: Record | Iterable[Record],
-    build: Callable[[Result, tuple[Record, ...]], Ensemble],
+    build: Callable[..., Ensemble] = ensemble_of,
 ) -> Float[Array, "S ny"]:
     """``|y − mean|/std`` of free runs on the blocks that the models have not learned from.
 
-    ``build`` makes the ensemble of a fold; its posteriors are fitted on ``records``.
+    ``build(result, records, held_back=…)`` makes the ensemble of a fold.
     """
     data, scores = as_records(records), []
     for fold in folds:
-        ensemble = build(fold.result, data)
+        ensemble = build(fold.result, data, held_back=fold.held_back)
         for part in fold.parts:
             found = ensemble.simulate_distribution(part, fold.start)
             y, mean, std = (x[fold.start :] for x in (part.y, found.mean, found.std))
@@ -174,4 +175,4 @@ def identify_with_bands(
     if not folds:
         return ensemble
     scores = held_back_scores(cross_validate(data, result.settings, folds), data, build)
-    return replace(ensemble, inflation=conformal_inflation(scores))
+    return replace(ensemble, inflation=ensemble.inflation * conformal_inflation(scores))

@@ -56,12 +56,15 @@ def identify(
     lam: Annotated[str | None, typer.Option(help="λ, one or several: 1e-3 or 1e-3,2e-3.")] = None,
     restarts: Annotated[int | None, typer.Option(help="Random initialisations for each λ.")] = None,
     seed: Annotated[int | None, typer.Option(help="Fixes data and initial weights.")] = None,
-    force: Annotated[bool, typer.Option(help="Replace what is in the output folder.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what is in the output folder.")
+    ] = False,
 ) -> None:
-    """Identify a system and write the models, their figures and two plots to a folder.
+    """Identify a simulated process; write models, figures and two plots to a folder.
 
-    All restarts and λ values are trained together; the model shown is chosen on the estimation
-    data alone, and the test record is only used to say how good it is.
+    All restarts and λ values are trained together.  The ten best, chosen on the estimation data
+    alone, make an ensemble with bands; the test record is only used to say how good they are.
+    Every setting (activation, bias, delay, structure, …) can stand in the TOML file of --config.
 
     Try: [bold]occamid identify --example cascaded-tanks-twin --out runs/demo[/bold]
     """

@@ -83,9 +83,10 @@ def identify(
     settings = settings or Settings()
     estimation = as_records(records)
     with _precision(settings):
-        scaling = fit_scaling(_without(estimation, held_back), settings.scaling)
+        allowed = _without(estimation, held_back)
+        scaling = fit_scaling(allowed, settings.scaling)
+        settings = resolve_lags(settings, [scaling.apply(r) for r in allowed])
         scaled = [scaling.apply(r) for r in estimation]
-        settings = resolve_lags(settings, scaled)
         program = build_program(settings, scaled[0])
         experiments = windows(scaled, program.regressors, program.regressors.max_lag, held_back)
         kept, seconds = _run(program, settings, experiments, progress)
@@ -106,7 +107,7 @@ def resolve_lags(settings: Settings, scaled: list[Record]) -> Settings:
     """Replace automatic lags by the proposal from the (scaled) data."""
     if "auto" not in (settings.input_lags, settings.output_lags):
         return settings
-    inputs, outputs = propose_lags(scaled)
+    inputs, outputs = propose_lags(scaled, outputs=settings.output_lags != 0)
     return settings.replace(
         input_lags=max(inputs, settings.input_delay)
         if settings.input_lags == "auto"
@@ -191,6 +192,9 @@ def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> in
         assert isinstance(network, Recurrent)
         gates = len(network.cell.gates)
         width = (6 * gates + 8) * sum(network.hidden) + 4 * network.n_out
+        width += 2 * (network.horizon or 0) * sum(network.hidden)
+    if program.curvature != "recursive":
+        width *= 64  # tangents that run together
     n_params = sum(math.prod(spec.shape) for spec in network.specs().values())
     floats = rows * width + 12 * n_params + 3 * simulated * network.n_out
     return floats * data.z.dtype.itemsize
@@ -246,7 +250,11 @@ def _run(
                     break
                 state, info = cycle_batch(program, schedule, state, data, experiments)
                 kept.append(Kept(*jax.device_get((state.params, state.prior, info))))
-                report(kept[-1])
+                try:
+                    report(kept[-1])
+                except BaseException:  # the caller wants to stop: so do the other threads
+                    stop.set()
+                    raise
             return kept
 
     with ThreadPoolExecutor(workers) as pool:

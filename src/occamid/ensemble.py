@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from occamid.data.record import Record, as_records
-from occamid.errors import DataError, SettingsError
+from occamid.errors import DataError, SettingsError, check_choice
 from occamid.model import Model
 from occamid.networks import MLP, Network, Recurrent
 from occamid.posterior import Method, Posterior, fit_posterior, flatten, unflatten
@@ -41,8 +41,8 @@ class DivergedWarning(UserWarning):
 class Ensemble:
     """A weighted mixture of Laplace posteriors in one common small network.
 
-    ``inflation`` widens the bands of each output by a factor found on held-back data (1: as the
-    posterior says); see :mod:`occamid.calibration`.
+    ``inflation`` widens the bands of each output (1: as the posterior says): by what free runs on
+    the estimation data ask for, or held-back blocks of them (:mod:`occamid.calibration`).
     """
 
     posteriors: tuple[Posterior, ...]
@@ -100,6 +100,7 @@ class Ensemble:
     def _combined(
         self, run: Callable[[Model], Float[Array, "N ny"]], combine: str
     ) -> Float[Array, "N ny"]:
+        check_choice("combine", combine, ("median", "mean"))
         runs = np.stack([run(self.member(k)) for k in range(len(self.weights))])
         if combine == "mean":
             return np.tensordot(self.weights, runs, axes=1)
@@ -131,6 +132,7 @@ class Ensemble:
         ``samples``, ``seed`` and ``memory_mb`` are for ``method="monte-carlo"``.
         """
         n_init = self.start if n_init is None else n_init
+        self._check(record, method, feedback)
         if not self.regressors_in.max_lag <= n_init < len(record):
             raise DataError(
                 f'record "{record.name}": n_init is {n_init}; it must be at least '
@@ -175,6 +177,7 @@ class Ensemble:
         """The distribution of the measured output ``horizon`` steps ahead."""
         if horizon < 1:
             raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
+        self._check(record, method, feedback)
         with jax.enable_x64(method == "linearised"):
             data = windows([self.first.scaling.apply(record)], self.regressors_in, self.start)
             place = (self.network, self.regressors_in, self.mixture, data)
@@ -191,13 +194,18 @@ class Ensemble:
                 )
         return self._finish(found, record.y[: self.start], 0)
 
+    def _check(self, record: Record, method: str, feedback: str) -> None:
+        self.first.check([record])
+        check_choice("method", method, get_args(Propagation))
+        check_choice("feedback", feedback, get_args(Feedback))
+
     def _finish(self, found: Distribution, known: Float[Array, "n ny"], skip: int) -> Distribution:
         """The user's units, the inflation, the known rows in front; a word about divergence."""
         if found.diverged:
             warnings.warn(
-                f"{found.diverged:.1%} of the posterior samples diverged in free run and were set "
-                "aside from then on; use a sparser model (a later cycle or a larger lam), the "
-                "full posterior instead of the diagonal one, or an ensemble.",
+                f"{found.diverged:.1%} of the posterior diverged in free run, set aside; "
+                "use a sparser model (a later cycle or a larger lam), the full posterior instead "
+                "of the diagonal one, or an ensemble.",
                 DivergedWarning,
                 stacklevel=3,
             )
@@ -225,6 +233,7 @@ class Ensemble:
 def combine(posteriors: Sequence[Posterior], weights: Float[Array, " K"] | None = None) -> Ensemble:
     """A mixture of posteriors of the same family of networks on the same data."""
     members = tuple(posteriors)
+    _check_alike(members)
     share = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
     models = [p.model for p in members]
     network, regressors = _common(models)
@@ -254,6 +263,24 @@ def combine(posteriors: Sequence[Posterior], weights: Float[Array, " K"] | None 
     )
 
 
+def _check_alike(members: tuple[Posterior, ...]) -> None:
+    """Only models of one identification, or of equal settings on equal data, can be mixed."""
+    if not members:
+        raise SettingsError("an ensemble needs at least one posterior.")
+
+    def kind(model: Model) -> tuple[object, ...]:
+        r, s, network = model.regressors_in, model.scaling, model.network
+        scales = tuple(v.tobytes() for v in (s.u_offset, s.u_scale, s.y_offset, s.y_scale))
+        shape = (type(network), getattr(network, "kind", ""), network.activation)  # type: ignore[attr-defined]
+        return (*shape, len(network.hidden), model.start, r.input_names, r.output_names, scales)
+
+    if len({kind(p.model) for p in members}) > 1:
+        raise SettingsError(
+            "these models cannot be mixed: they differ in family, depth, activation, channels, "
+            "scaling or initial window; identify them together."
+        )
+
+
 def ensemble_of(
     result: Result,
     records: Record | Iterable[Record],
@@ -261,22 +288,46 @@ def ensemble_of(
     count: int = 10,
     weighting: Weighting = "equal",
     method: Method = "full",
+    held_back: Sequence[slice] | None = None,
 ) -> Ensemble:
     """The best models of an identification as a mixture, chosen and weighted on its own data.
 
     ``equal`` weighs them alike, ``score`` by the Gaussian likelihood of their expected free-run
-    error, ``evidence`` by their log-evidence (which often leaves only one).
+    error, ``evidence`` by their log-evidence (which often leaves only one).  ``held_back`` are
+    the rows that the identification was not given.
     """
+    check_choice("weighting", weighting, get_args(Weighting))
     data = as_records(records)
     chosen = result.ranking(count)
-    posteriors = [fit_posterior(result.model(index), data, method) for index in chosen]
+    posteriors = [
+        fit_posterior(result.model(index), data, method, held_back=held_back) for index in chosen
+    ]
     logs = np.zeros(len(chosen))
     if weighting == "evidence":
         logs = np.array([p.log_evidence for p in posteriors])
     elif weighting == "score":
         error = np.array([result.score[index] for index in chosen])
         logs = -0.5 * result.count * (error / error.min()) ** 2
-    return combine(posteriors, np.exp(logs - logs.max()))
+    ensemble = combine(posteriors, np.exp(logs - logs.max()))
+    return _no_narrower_than_seen(ensemble, data, held_back)
+
+
+def _no_narrower_than_seen(
+    ensemble: Ensemble, records: tuple[Record, ...], held_back: Sequence[slice] | None
+) -> Ensemble:
+    """Inflate the bands where free runs on the estimation data already leave them.
+
+    The posterior takes one-step residuals for white.  A slow disturbance makes them correlated,
+    and free-run errors larger than white noise would; the estimation data show by how much.
+    """
+    squares = []
+    for record, block in zip(records, held_back or (slice(0, 0),) * len(records), strict=True):
+        found = ensemble.simulate_distribution(record)
+        used = np.arange(len(record)) >= ensemble.start
+        used[block] = False
+        squares.append(((record.y - found.mean)[used] / found.std[used]) ** 2)
+    seen = np.sqrt(np.mean(np.concatenate(squares), axis=0))
+    return replace(ensemble, inflation=np.maximum(1.0, seen))
 
 
 def _common(models: Sequence[Model]) -> tuple[Network, Regressors]:

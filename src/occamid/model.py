@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from jaxtyping import Float
 from occamid import simulate
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling
-from occamid.errors import DataError, SettingsError
+from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Network, is_matrix
 from occamid.regressors import Regressors, Windows, windows
 from occamid.sparse.curvature import CURVATURES
@@ -173,10 +173,7 @@ class Model:
         ``recursive`` is the paper's backward sweep (entries may be negative where it is), the
         others cost one pass for every parameter.
         """
-        if method not in CURVATURES:
-            raise SettingsError(
-                f"curvature method {method!r} is unknown; choose one of {', '.join(CURVATURES)}."
-            )
+        check_choice("curvature method", method, CURVATURES)
         with jax.enable_x64(True):
             data = self._windows(as_records(records), self.start)
             weight = jnp.asarray(self.scaling.y_scale**2)
@@ -186,17 +183,32 @@ class Model:
     def _params(self) -> dict[str, jax.Array]:
         return {name: jnp.asarray(np.float64(value)) for name, value in self.weights.items()}
 
-    def _windows(self, records: Iterable[Record], start: int) -> Windows:
+    def _windows(
+        self,
+        records: Iterable[Record],
+        start: int,
+        held_back: Sequence[slice] | None = None,
+    ) -> Windows:
         found = tuple(records)
-        for record in found:
-            mine = (self.regressors_in.input_names, self.regressors_in.output_names)
+        self.check(found)
+        scaled = [self.scaling.apply(r) for r in found]
+        return windows(scaled, self.regressors_in, start, held_back)
+
+    def check(self, records: Iterable[Record]) -> None:
+        """Refuse records with other channels or another sampling time than the model's."""
+        mine = (self.regressors_in.input_names, self.regressors_in.output_names)
+        for record in records:
             if mine != (record.input_names, record.output_names):
                 raise DataError(
                     f'record "{record.name}" has the channels '
                     f"{', '.join(record.input_names + record.output_names)}, but the model was "
                     f"identified on {', '.join(mine[0] + mine[1])}."
                 )
-        return windows([self.scaling.apply(r) for r in found], self.regressors_in, start)
+            if not np.isclose(record.sampling_time, self.sampling_time, rtol=1e-6):
+                raise DataError(
+                    f'record "{record.name}" is sampled every {record.sampling_time:g} s, but the '
+                    f"model was identified at {self.sampling_time:g} s; resample the record."
+                )
 
     def _in_user_units(self, known: Float[Array, "n ny"], rows: jax.Array) -> Float[Array, "N ny"]:
         return np.concatenate([known, self.scaling.undo_y(np.asarray(rows))])

@@ -7,7 +7,7 @@ scaled units of the training.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import solve_triangular
 
 from occamid.data.record import Record, as_records
-from occamid.errors import SettingsError
+from occamid.errors import SettingsError, check_choice
 from occamid.model import Model
 from occamid.networks import Live, Network, is_matrix
 from occamid.regressors import Windows
@@ -116,6 +116,7 @@ def fit_posterior(
     records: Record | Iterable[Record],
     method: Method = "full",
     center: Literal["weights", "laplace"] = "weights",
+    held_back: Sequence[slice] | None = None,
 ) -> Posterior:
     """The posterior of a trained model, given the records it was trained on.
 
@@ -123,10 +124,11 @@ def fit_posterior(
     ``diagonal`` the paper's (Eqs. 9–10) from the recursive curvature, ``last-layer`` full over
     the output layer with everything below it fixed.  ``center="laplace"`` moves the mean to
     ``−Σ ĝ``, the maximum of the quadratic expansion (exact where the model is linear in the
-    uncertain weights); by default it stays at the trained weights.
+    uncertain weights); by default it stays at the trained weights.  ``held_back`` names the
+    rows of each record that the model was not trained on.
     """
-    if method not in METHODS:
-        raise SettingsError(f"posterior {method!r} is unknown; choose one of {', '.join(METHODS)}.")
+    check_choice("posterior", method, METHODS)
+    check_choice("center", center, ("weights", "laplace"))
     if model.prior_widths is None:
         raise SettingsError("the model has no prior widths; take it from an identification result.")
     live = model.network.live({n: v != 0 for n, v in model.weights.items() if is_matrix(n)})
@@ -134,7 +136,7 @@ def fit_posterior(
     positions, places, widths = _uncertain(model, live, small, method)
     # All derivatives are taken in the network as trained: one shape, compiled once for all models.
     with jax.enable_x64(True):
-        data = model._windows(as_records(records), model.start)
+        data = model._windows(as_records(records), model.start, held_back)
         first, squares = _first_order(model.network, model._params(), data)
         curve = _diagonals if method == "diagonal" else _gram
         curvature = curve(model, data, places)

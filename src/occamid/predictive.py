@@ -22,6 +22,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool, Float, Int
 from scipy.stats import norm
 
+from occamid.errors import SettingsError
 from occamid.networks import Network
 from occamid.posterior import unflatten
 from occamid.regressors import Regressors, Windows
@@ -61,11 +62,14 @@ class Distribution:
     diverged: float
 
     def interval(self, share: float) -> tuple[Float[Array, "N ny"], Float[Array, "N ny"]]:
-        """The central interval that holds this share, from the nearest quantiles."""
+        """The central interval that holds this share; its quantiles must have been asked for."""
         low, high = (1 - share) / 2, (1 + share) / 2
         levels = np.asarray(self.levels)
         if min(abs(levels - low)) > 1e-9 or min(abs(levels - high)) > 1e-9:
-            raise ValueError(f"no quantiles at {low:g} and {high:g} were asked for: {self.levels}")
+            raise SettingsError(
+                f"a {share:.0%} interval needs the quantiles {low:g} and {high:g}; ask for them "
+                f"with levels=, there are {', '.join(f'{p:g}' for p in self.levels)}."
+            )
         at = lambda p: self.quantiles[int(np.argmin(abs(levels - p)))]  # noqa: E731
         return at(low), at(high)
 
@@ -218,7 +222,7 @@ def ahead_distribution(
     memory_mb: float,
 ) -> Distribution:
     """Monte Carlo of ``horizon``-step predictions of one experiment."""
-    T, overlap = data.y.shape[1], horizon - 1
+    T, overlap = data.y.shape[1], max(1, horizon - 1)  # one row at least hands on its state
     experiment = jax.tree.map(lambda x: x[0], data)
 
     def block(
@@ -337,7 +341,7 @@ def _reduce(
     clean = np.where(inside[..., None], clean, np.nan)
     noisy = np.where(inside[..., None], noisy, np.nan)
     some = inside.any(axis=1)
-    rows = np.asarray(some)
+    rows = np.asarray(some, dtype=bool)
     return (
         _per_row(lambda x: np.nanmean(x, axis=1), clean, rows),
         _per_row(lambda x: np.nanstd(x, axis=1), clean, rows),
@@ -372,22 +376,31 @@ def linearised(
     """The mixture's moments to first order in weights and noise, in one pass; no sampling.
 
     Free run after ``forced`` rows, or ``horizon`` steps ahead.  Quantiles are those of the
-    Gaussian with the mixture's mean and variance.
+    Gaussian with the mixture's mean and variance.  Members whose run leaves the range are set
+    aside and counted in ``diverged``.
     """
     factor = mixture.factor
     if factor.ndim == 2:
         factor = factor[:, :, None] * np.eye(factor.shape[1])
     members = (jnp.asarray(mixture.mean), jnp.asarray(factor), jnp.asarray(mixture.noise_std))
     experiment = jax.tree.map(lambda x: x[0], data)
+    if horizon == 1:  # a run on measured outputs throughout
+        horizon, forced = None, data.y.shape[1]
     found = _linearised(network, regressors, feedback, horizon, members, experiment, forced)
     runs, epistemic, aleatoric = (np.asarray(part) for part in found)
-    weigh = lambda x: np.tensordot(mixture.weights, x, axes=1)  # noqa: E731
+    with np.errstate(invalid="ignore", over="ignore"):
+        stable = np.all(np.abs(runs) < LIMIT, axis=(1, 2)) & np.isfinite(epistemic).all(axis=(1, 2))
+    keep = stable if stable.any() else np.ones_like(stable)
+    runs, epistemic, aleatoric = runs[keep], epistemic[keep], aleatoric[keep]
+    weights = mixture.weights[keep] / mixture.weights[keep].sum()
+    weigh = lambda x: np.tensordot(weights, x, axes=1)  # noqa: E731
     mean = weigh(runs)
     inner = weigh(epistemic) + weigh((runs - mean) ** 2)
     noise = weigh(aleatoric)
     std = np.sqrt(inner + noise)
     quantiles = mean + norm.ppf(levels)[:, None, None] * std
-    return Distribution(mean, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, 0.0)
+    gone = float(mixture.weights[~stable].sum())
+    return Distribution(mean, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
 
 
 class _Linear(NamedTuple):

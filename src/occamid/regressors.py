@@ -105,7 +105,8 @@ def windows(
     """Regressors and targets from sample ``start`` of each record; none crosses a border.
 
     ``held_back`` names rows of each record that are not to be learned from: no window with one
-    of their outputs in it, as target or as regressor, counts.
+    of their outputs in it, as target or as regressor, counts.  (The state of a recurrent
+    network still runs through them; it is never asked to match them.)
     """
     for record in records:
         if len(record) <= start:
@@ -144,7 +145,11 @@ def _pad(parts: Sequence[Float[Array, "T n"]]) -> Float[Array, "R Tmax n"]:
 
 
 def propose_lags(
-    records: Sequence[Record], *, largest: int = 200, most_terms: int = 12
+    records: Sequence[Record],
+    *,
+    outputs: bool = True,
+    largest: int = 200,
+    most_terms: int = 12,
 ) -> tuple[int, int]:
     """Input and output lags for these (scaled) estimation records.
 
@@ -153,11 +158,12 @@ def propose_lags(
     of the data, until the extended Bayesian information criterion (Chen and Chen, 2008), which
     also counts how many candidates were searched, rises or ``most_terms`` are in.  The
     proposal is a quarter more than the largest lag chosen for inputs and for outputs, and at
-    least 10.  It only has to be large enough: pruning removes what is not needed.
+    least 10.  It only has to be large enough: pruning removes what is not needed.  Without
+    ``outputs`` only inputs are offered.
     """
     shortest = min(len(r) for r in records)
     limit = max(1, min(largest, sum(len(r) for r in records) // 10, shortest // 3))
-    regressors = full_regressors(records[0], limit, limit)
+    regressors = full_regressors(records[0], limit, limit if outputs else 0)
     data = windows(records, regressors, limit)
     rows = np.asarray(data.valid, dtype=bool).reshape(-1)
     z = np.asarray(data.z, dtype=np.float64).reshape(len(rows), -1)[rows]

@@ -156,11 +156,14 @@ class Result:
         """The best models, at most one for each λ and restart, in the order Occam takes them."""
         score = self.score
         if not np.isfinite(score).any():
-            counts = {s: int(np.sum(self.table["status"] == k)) for k, s in enumerate(STATUS)}
-            raise DataError(
-                f"no model is usable ({counts}); try a smaller lam, a smaller learning_rate, more "
-                "restarts or fewer units."
+            counts = [int(np.sum(self.table["status"] == k)) for k in range(len(STATUS))]
+            said = ", ".join(f"{n} {s}" for n, s in zip(counts, STATUS, strict=True) if n)
+            remedy = (
+                "a smaller lam or smaller pruning thresholds"
+                if np.argmax(counts) == STATUS.index("empty")
+                else "a larger lam, a smaller learning_rate, more restarts or fewer units"
             )
+            raise DataError(f"no model is usable ({said}); try {remedy}.")
         near = score <= (1 + self.settings.tolerance) * score.min()
         by_score, by_evidence = _rank(score), _rank(-self.table["log_evidence"])
         place = np.where(near, by_evidence, score.size + by_score)
@@ -182,6 +185,7 @@ class Result:
                 f'record "{record.name}": n_init is {n_init}; it must be at least {self.start} '
                 f"(the largest lag) and less than the {len(record)} rows."
             )
+        self.model(Index(0, 0, 0)).check([record])
         data = windows([self.scaling.apply(record)], self.regressors, self.start)
         flat = {n: v.reshape(-1, *v.shape[3:]) for n, v in self.params.items()}
         per_model = 8 * (data.y.size + 2 * sum(v[0].size for v in flat.values()))

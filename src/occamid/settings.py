@@ -144,7 +144,7 @@ class Settings(BaseModel):
             value = getattr(self, name)
             if value != "auto" and value < 0:
                 raise ValueError(f"{name}: {value} is negative")
-        if self.input_lags == 0 and self.output_lags == 0:
+        if self.network == "mlp" and self.input_lags == 0 and self.output_lags == 0:
             raise ValueError("input_lags and output_lags are both 0: a static map has no dynamics")
         if self.input_lags != "auto" and self.input_delay > self.input_lags:
             raise ValueError(

@@ -1,6 +1,6 @@
 """One identification cycle (Algorithm 1) for one model: epochs, curvature, prior, pruning.
 
-``init`` and ``cycle`` are pure functions of one model; :mod:`occamid.sparse.identify` maps them
+``init`` and ``cycle`` are pure functions of one model; :mod:`occamid.driver` maps them
 over the batch of restarts and λ values and owns the loop over cycles.
 """
 
@@ -208,12 +208,13 @@ def cycle(
     run = jax.vmap(lambda e: free_run(program.network, program.regressors, params, e, 0))(
         experiments
     )
-    miss = (run - experiments.y) * experiments.valid
+    run = jnp.where(experiments.valid > 0, run, experiments.y)  # nothing of the padding counts
+    miss = run - experiments.y
     samples = count / data.y.shape[-1]
     info = Info(
         one_step_mse=errors / samples,
         free_run_mse=jnp.sum(miss**2, axis=(0, 1)) / samples,
-        free_run_peak=jnp.max(jnp.abs(run) * experiments.valid),
+        free_run_peak=jnp.max(jnp.abs(run)),
         log_evidence=evidence.log_evidence(
             params, energy, count, hessian, widths, mask, noise.variance
         ),
