@@ -25,6 +25,7 @@ from occamid.predictive import Distribution
 
 RESULTS = Path(__file__).parent / "results" / "bands.json"
 SEEDS = 3
+FOLDS = 2  # of the conformal column
 
 
 def of_twin(name: str, seed: int) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def of_real(name: str) -> dict[str, Any]:
     estimation, tests, _ = benchmarks.load(name, "official")
     result = identify(estimation, Settings())
     ensemble = ensemble_of(result, estimation)
-    folds = cross_validate(estimation, result.settings, 4)
+    folds = cross_validate(estimation, result.settings, FOLDS)
     inflation = conformal_inflation(held_back_scores(folds, estimation))
     kinds: dict[str, tuple[Ensemble, dict[str, Any]]] = {
         "diagonal, Monte Carlo": (
@@ -107,6 +108,11 @@ def tables() -> list[str]:
     return ["\n".join(lines), "\n".join(real)]
 
 
+def keep(found: dict[str, Any]) -> None:
+    """Write what there is so far."""
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def main() -> None:
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     found["provenance"] = provenance() | {"seeds": SEEDS}
@@ -116,12 +122,13 @@ def main() -> None:
             found["twins"][name] = [of_twin(name, seed) for seed in range(SEEDS)]
             for seed, row in enumerate(found["twins"][name]):
                 print(name, seed, json.dumps(row), flush=True)
+            keep(found)
     if "--twins" not in sys.argv:
-        found["real"] = {}
+        found.setdefault("real", {})
         for name in benchmarks.BENCHMARKS:
             found["real"][name] = of_real(name)
             print(name, json.dumps(found["real"][name]), flush=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+            keep(found)
     print(*tables(), sep="\n\n")
 
 

@@ -34,9 +34,10 @@ from occamid.calibration import (
     score,
     stacking_weights,
 )
-from occamid.ensemble import LEVELS
+from occamid.ensemble import LEVELS, _no_narrower_than_seen
 from occamid.regressors import full_regressors, windows
 from tests.small import SMALL, small_record
+from tests.test_predictive import linear_model, linear_posterior
 
 QUICK = SMALL.replace(restarts=2, cycles=2)
 
@@ -335,17 +336,28 @@ def test_ensembles_do_not_look_at_held_back_outputs() -> None:
 
 
 @pytest.mark.parametrize("held", [None, [slice(40, 70)]], ids=str)
-def test_bands_are_no_narrower_than_errors_already_seen(held: list[slice] | None) -> None:
+@pytest.mark.parametrize("slow", [0.0, 1.0])
+def test_bands_are_no_narrower_than_errors_already_seen(
+    held: list[slice] | None, slow: float
+) -> None:
     """Root mean square of the standardised free-run errors on the estimation data, at least 1."""
-    record, hidden = small_record(), range(40, 70) if held else range(0)
-    found = quick_ensemble(small_result(), (record,), held)
-    own = combine(found.posteriors).simulate_distribution(record)
+    model, rng = linear_model(0.9), np.random.default_rng(0)
+    u, y = rng.normal(size=100), np.zeros(100)
+    for t in range(1, 100):  # in the model's scaled units
+        e = 0.1 * (slow * np.sin(t / 15) + (1 - slow) * rng.normal())
+        y[t] = 0.9 * y[t - 1] + 0.5 * (u[t - 1] - 0.3) / 1.5 + e
+    record = Record(u=u, y=4 * y - 2)
+    ensemble = combine([linear_posterior(model, sigma=0.1 if slow == 0 else 0.07)])
+    own = ensemble.simulate_distribution(record)
     squares = [
         ((record.y[t, 0] - own.mean[t, 0]) / own.std[t, 0]) ** 2
-        for t in range(3, len(record))
-        if t not in hidden
+        for t in range(1, 100)
+        if not (held and t in range(40, 70))
     ]
-    np.testing.assert_allclose(found.inflation, [max(1.0, np.sqrt(np.mean(squares)))], rtol=1e-9)
+    seen = float(np.sqrt(np.mean(squares)))
+    assert (seen > 1.5) == (slow > 0)
+    found = _no_narrower_than_seen(ensemble, (record,), held).inflation
+    np.testing.assert_allclose(found, [max(1.0, seen)], rtol=1e-9)
 
 
 def test_bands_by_default_and_with_folds() -> None:

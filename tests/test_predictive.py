@@ -466,8 +466,8 @@ def test_monte_carlo_converges_to_the_linearised_moments() -> None:
 # --- samples that diverge --------------------------------------------------------------------
 
 MESSAGE = (
-    "{} of the posterior diverged in free run and was set aside; use a sparser model (a later "
-    "cycle or a larger lam), the full posterior instead of the diagonal one, or an ensemble."
+    "{} of the posterior diverged in free run, set aside; use a sparser model (a later cycle or a "
+    "larger lam), the full posterior instead of the diagonal one, or an ensemble."
 )
 
 

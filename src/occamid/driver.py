@@ -91,7 +91,7 @@ def identify(
         experiments = windows(scaled, program.regressors, program.regressors.max_lag, held_back)
         kept, seconds = _run(program, settings, experiments, progress)
     residuals = int(np.asarray(experiments.residuals).sum())
-    return _assemble(program, settings, scaling, estimation, residuals, kept, seconds)
+    return _assemble(program, settings, scaling, allowed, residuals, kept, seconds)
 
 
 def _without(records: tuple[Record, ...], held_back: Sequence[slice] | None) -> list[Record]:
@@ -309,7 +309,7 @@ def _assemble(
     program: Program,
     settings: Settings,
     scaling: Scaling,
-    records: tuple[Record, ...],
+    records: Sequence[Record],
     residuals: int,
     kept: Kept,
     seconds: dict[str, float],

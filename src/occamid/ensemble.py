@@ -147,7 +147,7 @@ class Ensemble:
             place = (self.network, self.regressors_in, self.mixture, data)
             common = {
                 "forced": n_init - start,
-                "feedback": feedback or self.feedback,
+                "feedback": feedback,
                 "levels": levels,
             }
             if method == "linearised":
