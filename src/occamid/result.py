@@ -135,13 +135,14 @@ class Result:
         """Expected free-run error over all outputs in scaled units; inf if not ok.
 
         The free-run error on the estimation data times Akaike's ``sqrt((T + γ)/(T − γ))`` for
-        the γ effective parameters that were fitted to its T samples.
+        the γ effective parameters that were fitted to its T samples (T − γ no less than 2 % of T,
+        so that even hopelessly large models have an order).
         """
         errors = self.table["free_run_rmse"] / self.scaling.y_scale
         count, used = self.count, self.table["effective_parameters"]
-        usable = (self.table["status"] == 0) & (used < count)
         with np.errstate(all="ignore"):
-            penalty = np.sqrt((count + used) / (count - used))
+            penalty = np.sqrt((count + used) / np.maximum(count - used, 0.02 * count))
+            usable = self.table["status"] == 0
             return np.where(usable, np.sqrt(np.mean(errors**2, axis=-1)) * penalty, np.inf)
 
     @property
