@@ -31,6 +31,7 @@ from occamid.simulate import k_step, push, read
 Array = np.ndarray
 Feedback = Literal["process", "none"]
 LIMIT = 1e3  # a sample beyond this many standard deviations of the output has diverged
+WIDEST = 10.0  # a first-order band wider than this many only says that first order has failed
 BLOCK = 128  # rows whose samples are held at a time
 
 
@@ -376,8 +377,8 @@ def linearised(
     """The mixture's moments to first order in weights and noise, in one pass; no sampling.
 
     Free run after ``forced`` rows, or ``horizon`` steps ahead.  Quantiles are those of the
-    Gaussian with the mixture's mean and variance.  Members whose run leaves the range are set
-    aside and counted in ``diverged``.
+    Gaussian with the mixture's mean and variance.  Members whose run or band leaves the
+    range are set aside and counted in ``diverged``.
     """
     factor = mixture.factor
     if factor.ndim == 2:
@@ -389,7 +390,8 @@ def linearised(
     found = _linearised(network, regressors, feedback, horizon, members, experiment, forced)
     runs, epistemic, aleatoric = (np.asarray(part) for part in found)
     with np.errstate(invalid="ignore", over="ignore"):
-        stable = np.all(np.abs(runs) < LIMIT, axis=(1, 2)) & np.isfinite(epistemic).all(axis=(1, 2))
+        wide = np.max(epistemic + aleatoric, axis=(1, 2))
+        stable = np.all(np.abs(runs) < LIMIT, axis=(1, 2)) & (wide < WIDEST**2)
     keep = stable if stable.any() else np.ones_like(stable)
     runs, epistemic, aleatoric = runs[keep], epistemic[keep], aleatoric[keep]
     weights = mixture.weights[keep] / mixture.weights[keep].sum()
