@@ -2,6 +2,7 @@
 
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ def test_the_band_widens_outside_the_estimation_range(tanks: tuple[twins.Twin, E
     centre = twin.estimation.u.mean()
     spreads = []
     for gain in (1.0, 2.0):
-        record = Record(u=centre + gain * (twin.test.u - centre), y=twin.test.y)
+        record = replace(twin.test, u=centre + gain * (twin.test.u - centre))
         found = ensemble.simulate_distribution(record)
         spreads.append(found.epistemic_std[ensemble.start :].mean())
     assert spreads[1] > 1.5 * spreads[0]
