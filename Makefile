@@ -28,7 +28,8 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m slow
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
