@@ -29,6 +29,7 @@ STAGES = [
     "driver",
     "posterior",
     "predictive",
+    "linearised",
     "ensemble",
     "calibration",
     "modelfile",

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from occamid.data.record import Record, as_records
 from occamid.errors import DataError, SettingsError, check_choice
+from occamid.linearised import linearised
 from occamid.model import Model
 from occamid.networks import MLP, Network, Recurrent
 from occamid.posterior import Method, Posterior, fit_posterior, flatten, unflatten
@@ -22,7 +23,6 @@ from occamid.predictive import (
     Mixture,
     ahead_distribution,
     free_run_distribution,
-    linearised,
 )
 from occamid.regressors import Regressors, windows
 from occamid.result import Result
