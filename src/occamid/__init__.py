@@ -1,7 +1,8 @@
 """Small neural models of dynamic systems.
 
 Data flows one way: record → regressors → networks → simulate → sparse loop → model → result →
-driver → posterior → predictive → linearised → ensemble → calibration → modelfile, store, figures → command line.
+driver → posterior → predictive, linearised → ensemble → calibration → modelfile, store, figures →
+command line.
 """
 
 from occamid.calibration import identify_with_bands
