@@ -21,6 +21,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from occamid import cli, driver, figures, metrics, store
+from occamid.cli import shared, train
 from occamid.data import twins
 from occamid.errors import FileError
 from occamid.settings import Settings
@@ -230,16 +231,16 @@ def test_the_written_settings_repeat_the_run_and_force_replaces(
 
 
 def test_options_override_the_file(tiny: Path) -> None:
-    settings = cli._settings(tiny, seed=3, lam=(0.5,), restarts=None)
+    settings = train.settings_from(tiny, seed=3, lam=(0.5,), restarts=None)
     assert settings == Settings(**(tomllib.loads(TINY) | {"seed": 3, "lam": (0.5,)}))
-    assert cli._settings(None) == Settings()
+    assert train.settings_from(None) == Settings()
 
 
 def test_numbers_of_an_option() -> None:
-    assert cli._numbers("20", int, "hidden") == (20,)
-    assert cli._numbers("10,5", int, "hidden") == (10, 5)
-    assert cli._numbers("1e-3,0.2", float, "lam") == (1e-3, 0.2)
-    assert cli._numbers(None, float, "lam") is None
+    assert shared.numbers("20", int, "hidden") == (20,)
+    assert shared.numbers("10,5", int, "hidden") == (10, 5)
+    assert shared.numbers("1e-3,0.2", float, "lam") == (1e-3, 0.2)
+    assert shared.numbers(None, float, "lam") is None
 
 
 def test_help_names_the_processes_and_options() -> None:
@@ -489,7 +490,7 @@ def test_a_failure_while_writing_keeps_the_old_folder(
 
     monkeypatch.setattr(figures, "save", save)
     with pytest.raises(BrokenError):
-        cli.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
+        train.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
     assert written == [
         ["model.safetensors", "result.json", "settings.toml", "weights.safetensors"]
     ]  # half a folder
@@ -572,7 +573,7 @@ def test_an_infinite_test_error_does_not_lose_the_run(
     bad = np.array([np.inf])
     monkeypatch.setattr(metrics, "rmse", lambda *_: bad)
     monkeypatch.setattr(metrics, "fit_percent", lambda *_: -bad)
-    cli.identify(example="hairdryer-twin", out=tmp_path / "out", config=tiny)
+    train.identify(example="hairdryer-twin", out=tmp_path / "out", config=tiny)
     test = strict_json(tmp_path / "out" / "result.json")["test"]
     assert (test["rmse"], test["fit"]) == ([None], [None])
 

@@ -6,7 +6,17 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "occamid"
 STAGES = [
     "errors",
+    "atomic",
     "data.record",
+    "data.columns",
+    "data.text",
+    "data.matfile",
+    "data.arrays",
+    "data.tables",
+    "data.timing",
+    "data.choose",
+    "data.experiments",
+    "data.files",
     "data.scaling",
     "data.twins",
     "data.benchmarks",
@@ -20,21 +30,47 @@ STAGES = [
     "settings",
     "simulate",
     "metrics",
+    "residuals",
     "sparse.evidence",
     "sparse.curvature",
     "sparse.train",
     "sparse",
     "model",
     "result",
+    "checkpoint",
     "driver",
     "posterior",
     "predictive",
     "linearised",
     "ensemble",
+    "refine",
     "calibration",
     "modelfile",
     "store",
     "figures",
+    "report.series",
+    "report.verdict",
+    "report.structure",
+    "report.content",
+    "report.plots",
+    "report.page",
+    "report.static",
+    "report",
+    "baselines.state_space",
+    "baselines.linear",
+    "baselines.process",
+    "baselines.gp",
+    "baselines",
+    "benchmark",
+    "benchmark.rows",
+    "benchmark.run",
+    "benchmark.versus",
+    "benchmark.reading",
+    "benchmark.table",
+    "cli.shared",
+    "cli.train",
+    "cli.records",
+    "cli.bench",
     "cli",
 ]
 
@@ -75,7 +111,7 @@ def test_modules_import_only_earlier_stages() -> None:
 
 def test_the_library_leaves_jax_config_alone_and_does_not_print() -> None:
     for name, path in modules().items():
-        if name == "cli":
+        if name.split(".")[0] == "cli":
             continue
         text = path.read_text()
         assert "jax.config.update" not in text, name

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from occamid.checkpoint import Checkpoints, digest_of
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
 from occamid.errors import SettingsError
@@ -68,6 +69,7 @@ def identify(
     *,
     held_back: Sequence[slice] | None = None,
     progress: Callable[[Progress], None] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Result:
     """Identify a dynamic system from one or more estimation records.
 
@@ -76,6 +78,8 @@ def identify(
         settings: see :class:`Settings`; defaults serve most records.
         held_back: rows of each record that must not be learned from, for cross-validation.
         progress: called after each cycle of each chunk.
+        checkpoints: where finished cycles are kept; those of the same settings, data and
+            machine are not run again.
 
     Returns:
         Every model of every cycle with its figures; ``result.best`` is the one to take.
@@ -89,7 +93,7 @@ def identify(
         scaled = [scaling.apply(r) for r in estimation]
         program = build_program(settings, scaled[0])
         experiments = windows(scaled, program.regressors, program.regressors.max_lag, held_back)
-        kept, seconds = _run(program, settings, experiments, progress)
+        kept, seconds = _run(program, settings, experiments, progress, checkpoints)
     residuals = int(np.asarray(experiments.residuals).sum())
     return _assemble(program, settings, scaling, allowed, residuals, kept, seconds)
 
@@ -119,7 +123,7 @@ def resolve_lags(settings: Settings, scaled: list[Record]) -> Settings:
 def build_network(settings: Settings, n_in: int, n_out: int) -> Network:
     """The dense network the settings describe."""
     if settings.network == "mlp":
-        return MLP(n_in, settings.hidden, n_out, settings.activation, settings.bias)
+        return MLP(n_in, settings.hidden, n_out, settings.activation, settings.bias, settings.skip)
     return Recurrent(
         settings.network,
         n_in,
@@ -212,6 +216,7 @@ def _run(
     settings: Settings,
     experiments: Windows,
     progress: Callable[[Progress], None] | None,
+    checkpoints: Checkpoints | None,
 ) -> tuple[Kept, dict[str, float]]:
     """All chunks through all cycles; arrays lead with (models, cycles)."""
     data = compress(program.network, experiments)
@@ -241,14 +246,16 @@ def _run(
 
     report = _Reporter(progress, len(parts) * settings.cycles, models, compiled)
     stop = threading.Event()
+    advance = partial(_advance, program, schedule, data, experiments, checkpoints)
 
     def run(part: np.ndarray) -> list[Kept]:
         with _precision(settings):
             state, kept = start(part), []
-            for _ in range(settings.cycles):
+            key = digest_of(settings.to_toml(), schedule, state, data) if checkpoints else ""
+            for number in range(settings.cycles):
                 if stop.is_set():
                     break
-                state, info = cycle_batch(program, schedule, state, data, experiments)
+                state, info = advance(state, key, number)
                 kept.append(Kept(*jax.device_get((state.params, state.prior, info))))
                 try:
                     report(kept[-1])
@@ -268,6 +275,30 @@ def _run(
         *[jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *kept) for kept in chunks],
     )
     return joined, {"compile": compiled - began, "run": time.perf_counter() - compiled}
+
+
+def _advance(
+    program: Program,
+    schedule: Schedule,
+    data: Windows,
+    experiments: Windows,
+    checkpoints: Checkpoints | None,
+    state: State,
+    key: str,
+    number: int,
+) -> tuple[State, Info]:
+    """The next cycle of a chunk: as kept on disk if it is there, else run and kept."""
+
+    def run(state: State) -> tuple[State, Info]:
+        return cycle_batch(program, schedule, state, data, experiments)
+
+    if checkpoints is None:
+        return run(state)
+    found = checkpoints.load(key, number, jax.eval_shape(run, state))
+    if found is None:
+        found = run(state)
+        checkpoints.save(key, number, found)
+    return found
 
 
 class _Reporter:

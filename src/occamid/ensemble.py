@@ -15,7 +15,7 @@ from occamid.data.record import Record, as_records
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.linearised import linearised
 from occamid.model import Model
-from occamid.networks import MLP, Network, Recurrent
+from occamid.networks import MLP, Network, Recurrent, reads_regressors
 from occamid.posterior import Method, Posterior, fit_posterior, flatten, unflatten
 from occamid.predictive import (
     Distribution,
@@ -236,14 +236,14 @@ def combine(posteriors: Sequence[Posterior], weights: Float[Array, " K"] | None 
     _check_alike(members)
     share = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
     models = [p.model for p in members]
-    network, regressors = _common(models)
+    network, regressors = common_network(models)
     diagonal = all(p.factor.ndim == 1 for p in members)
     size = sum(int(np.prod(s.shape)) for s in network.specs().values())
     most = max(len(p.positions) for p in members)
     means = np.zeros((len(members), size))
     factors = np.zeros((len(members), size) if diagonal else (len(members), size, most))
     for k, (p, model) in enumerate(zip(members, models, strict=True)):
-        place = _places(model, network, regressors)
+        place = places(model, network, regressors)
         means[k, place] = flatten(model)
         rows = place[p.positions]
         if diagonal:
@@ -330,7 +330,7 @@ def _no_narrower_than_seen(
     return replace(ensemble, inflation=np.maximum(1.0, seen))
 
 
-def _common(models: Sequence[Model]) -> tuple[Network, Regressors]:
+def common_network(models: Sequence[Model]) -> tuple[Network, Regressors]:
     """The smallest network and regressors that every compact model fits into."""
     first = models[0].regressors_in
     terms = [
@@ -347,7 +347,7 @@ def _common(models: Sequence[Model]) -> tuple[Network, Regressors]:
     return replace(network, n_in=len(regressors), hidden=hidden, bias=bias), regressors
 
 
-def _places(model: Model, network: Network, regressors: Regressors) -> Array:
+def places(model: Model, network: Network, regressors: Regressors) -> Array:
     """Where each flat parameter of ``model`` lies in the flat parameters of ``network``."""
     columns = [regressors.names.index(name) for name in model.regressors_in.names]
     large = {
@@ -364,7 +364,6 @@ def _places(model: Model, network: Network, regressors: Regressors) -> Array:
         if len(spec.shape) == 1:
             found.append(offsets[name] + rows)
             continue
-        reads_regressors = name.startswith(("layer0.W", "lstm0.W_i", "rnn0.W_i"))
-        inside = np.array(columns, int) if reads_regressors else np.arange(spec.shape[1])
+        inside = np.array(columns, int) if reads_regressors(name) else np.arange(spec.shape[1])
         found.append(offsets[name] + large[name][np.ix_(rows, inside)].ravel())
     return np.concatenate(found)

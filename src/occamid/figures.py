@@ -18,9 +18,16 @@ BLUE, GREY = "#1f5fa8", "#8a8a8a"
 
 
 def free_run_figure(
-    record: Record, simulated: Float[np.ndarray, "N ny"] | Distribution, skip: int, title: str
+    record: Record,
+    simulated: Float[np.ndarray, "N ny"] | Distribution,
+    skip: int,
+    title: str,
+    sigmas: float | None = None,
 ) -> Figure:
-    """Measured output and free run over time, one panel for each output, with fit and band."""
+    """Measured output and free run over time, one panel for each output, with fit and band.
+
+    The band of a distribution holds 95 % of it, or ``sigmas`` standard deviations either side.
+    """
     run = simulated.mean if isinstance(simulated, Distribution) else simulated
     ny = record.y.shape[1]
     figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
@@ -31,11 +38,12 @@ def free_run_figure(
         axis.plot(time, record.y[:, k], color=GREY, lw=1.8, label="measured")
         axis.plot(time, run[:, k], color=BLUE, lw=1.1, label=f"free run, fit {fits[k]:.1f} %")
         if isinstance(simulated, Distribution):
-            low, high = (edge[:, k] for edge in simulated.interval(0.95))
+            low, high = (edge[:, k] for edge in _band(simulated, sigmas))
             inside = np.mean(
                 (record.y[skip:, k] >= low[skip:]) & (record.y[skip:, k] <= high[skip:])
             )
-            label = f"95 % band, covers {inside:.0%}"
+            said = f"± {sigmas:g} σ" if sigmas else "95 % band"
+            label = f"{said}, covers {inside:.0%}"
             axis.fill_between(time, low, high, color=BLUE, alpha=0.22, lw=0, label=label)
         axis.axvspan(time[0], time[skip], color="#eeeeee", lw=0, label="initial window")
         axis.set_ylabel(record.output_names[k])
@@ -45,6 +53,12 @@ def free_run_figure(
     axes[-1].set_xlabel("time [s]")
     axes[0].set_title(title, loc="left")
     return figure
+
+
+def _band(found: Distribution, sigmas: float | None) -> tuple[np.ndarray, np.ndarray]:
+    if sigmas is None:
+        return found.interval(0.95)
+    return found.mean - sigmas * found.std, found.mean + sigmas * found.std
 
 
 def reliability_figure(

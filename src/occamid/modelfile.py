@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -15,6 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from occamid.atomic import replace_file
 from occamid.data.scaling import Scaling
 from occamid.ensemble import Ensemble, combine
 from occamid.errors import FileError
@@ -62,7 +61,7 @@ def save_ensemble(ensemble: Ensemble, path: str | Path) -> None:
         {name: np.ascontiguousarray(value) for name, value in arrays.items()},
         metadata={"occamid": json.dumps(header)},
     )
-    _replace(Path(path), content)
+    replace_file(Path(path), content)
 
 
 def load_ensemble(path: str | Path) -> Ensemble:
@@ -144,20 +143,3 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             return json.loads(text), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
         raise FileError(f"{path} is not a readable model file ({error}).") from None
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write beside the target and move into place, so that a reader never sees half a file."""
-    try:
-        handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(scratch).chmod(0o644)
-        os.replace(scratch, path)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror}.") from None
-    finally:
-        Path(scratch).unlink(missing_ok=True)

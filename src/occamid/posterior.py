@@ -21,7 +21,7 @@ from scipy.linalg import solve_triangular
 from occamid.data.record import Record, as_records
 from occamid.errors import SettingsError, check_choice
 from occamid.model import Model
-from occamid.networks import Live, Network, is_matrix
+from occamid.networks import Live, Network, is_matrix, reads_regressors
 from occamid.regressors import Windows
 from occamid.simulate import one_step
 from occamid.sparse.curvature import recursive
@@ -312,7 +312,7 @@ def _labels(model: Model) -> list[tuple[str, str]]:
     names = model.regressors_in.names
     found = []
     for name, spec in model.network.specs().items():
-        first = name.startswith(("layer0.W", "lstm0.W_i", "rnn0.W_i"))
+        first = reads_regressors(name)
         for at in np.ndindex(*spec.shape):
             place = f"{name}[{','.join(str(i) for i in at)}]"
             found.append((place, names[at[-1]] if first else ""))

@@ -76,6 +76,7 @@ class Settings(BaseModel):
     hidden: tuple[Units, ...] = Field((20,), min_length=1, description="units of each hidden layer")
     activation: str = Field("tanh", description="of an mlp or rnn; an lstm has its own")
     bias: bool = Field(True, description="whether the layers have biases")
+    skip: bool = Field(False, description="a direct linear path beside an mlp's hidden layers")
     input_lags: Lags = Field("auto", description="largest lag of the inputs, or from the data")
     output_lags: Lags = Field("auto", description="largest lag of the outputs, or from the data")
     input_delay: int = Field(0, ge=0, description="smallest lag of the inputs (nk)")
@@ -151,6 +152,8 @@ class Settings(BaseModel):
                 f"input_delay: {self.input_delay} exceeds input_lags ({self.input_lags}), "
                 "so no input would be left"
             )
+        if self.skip and self.network != "mlp":
+            raise ValueError(f"skip: only an mlp has a direct path; network is {self.network}")
         if self.horizon is not None and self.network == "mlp":
             raise ValueError("horizon: an mlp has no recurrence; use network = lstm or rnn")
         return self

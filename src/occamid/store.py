@@ -100,7 +100,7 @@ def write_result(result: Result, folder: Path, extra: dict[str, Any] | None = No
     for name, widths in result.psi.items():
         arrays.update({f"psi/{name}/{k}": value for k, value in enumerate(widths)})
     (folder / WEIGHTS).write_bytes(save({n: np.ascontiguousarray(v) for n, v in arrays.items()}))
-    report = _plain(summary(result) | (extra or {}))
+    report = plain(summary(result) | (extra or {}))
     (folder / SUMMARY).write_text(json.dumps(report, indent=1, allow_nan=False), encoding="utf-8")
 
 
@@ -125,12 +125,12 @@ def summary(result: Result) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no NaN or infinity: they become null."""
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value

@@ -78,8 +78,8 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("occamid")) / "data"
 
 
-def path(name: str, source: str = SOURCE) -> Path:
-    """The checked file of a benchmark; downloads it where it is nowhere to be found."""
+def find(name: str) -> Path | None:
+    """The checked file of a benchmark if it is on this machine."""
     benchmark = get(name)
     folder = os.environ.get(VARIABLE)
     for place in ([Path(folder)] if folder else []) + [cache_folder()]:
@@ -87,7 +87,12 @@ def path(name: str, source: str = SOURCE) -> Path:
         if found.is_file():
             _check(found, benchmark)
             return found
-    return fetch(name, source)
+    return None
+
+
+def path(name: str, source: str = SOURCE) -> Path:
+    """The checked file of a benchmark; downloads it where it is nowhere to be found."""
+    return find(name) or fetch(name, source)
 
 
 def fetch(name: str, source: str = SOURCE) -> Path:

@@ -1,6 +1,15 @@
 """Networks: parameters, forward pass, one simulation step, curvature sweep, compaction."""
 
-from occamid.networks.base import ACTIVATIONS, Live, Network, Params, init, is_matrix, matrices
+from occamid.networks.base import (
+    ACTIVATIONS,
+    Live,
+    Network,
+    Params,
+    init,
+    is_matrix,
+    matrices,
+    reads_regressors,
+)
 from occamid.networks.groups import STRUCTURES, Group, Groups, group_norm, groups_for
 from occamid.networks.mlp import MLP
 from occamid.networks.recurrent import Recurrent
@@ -20,4 +29,5 @@ __all__ = [
     "init",
     "is_matrix",
     "matrices",
+    "reads_regressors",
 ]

@@ -115,6 +115,11 @@ def is_matrix(name: str) -> bool:
     return name.rsplit(".", 1)[1].startswith("W")
 
 
+def reads_regressors(name: str) -> bool:
+    """Whether the columns of this matrix are regressors."""
+    return name.startswith(("layer0.W", "skip.W", "lstm0.W_i", "rnn0.W_i"))
+
+
 def matrices(params: Mapping[str, Any]) -> dict[str, Any]:
     """The weight matrices among the parameters."""
     return {name: value for name, value in params.items() if is_matrix(name)}

@@ -16,13 +16,18 @@ from occamid.networks.base import ACTIVATIONS, Live, Masks, Params, Spec, deriva
 
 @dataclass(frozen=True)
 class MLP:
-    """``h^l = W^l a^(l-1) + b^l``, ``a^l = σ(h^l)``; the last layer is linear."""
+    """``h^l = W^l a^(l-1) + b^l``, ``a^l = σ(h^l)``; the last layer is linear.
+
+    With ``skip`` the regressors also reach the output directly, ``ŷ = h^L + W^skip z``: a linear
+    model beside a correction to it, each with its own sparsity.
+    """
 
     n_in: int
     hidden: tuple[int, ...]
     n_out: int
     activation: str = "relu"
     bias: bool = True
+    skip: bool = False
 
     def specs(self) -> dict[str, Spec]:
         """Matrices ``layer0.W … layerL.W`` of shape (out, in), and biases if any."""
@@ -32,6 +37,8 @@ class MLP:
             found[f"layer{layer}.W"] = Spec((out, fan_in), fan_in)
             if self.bias:
                 found[f"layer{layer}.b"] = Spec((out,), fan_in)
+        if self.skip:
+            found["skip.W"] = Spec((self.n_out, self.n_in), self.n_in)
         return found
 
     def _forward(self, params: Params, z: Array) -> tuple[list[Array], list[Array]]:
@@ -41,6 +48,8 @@ class MLP:
             h = inputs[-1] @ params[f"layer{layer}.W"].T
             pre.append(h + params[f"layer{layer}.b"] if self.bias else h)
             inputs.append(ACTIVATIONS[self.activation](pre[-1]))
+        if self.skip:
+            pre[-1] = pre[-1] + z @ params["skip.W"].T
         return pre, inputs[:-1]
 
     def apply(self, params: Params, z: Float[Array, "... nz"]) -> Float[Array, "... ny"]:
@@ -72,6 +81,8 @@ class MLP:
         pre, inputs = self._forward(params, z)
         g, h = gradient(pre[-1]), curvature
         diagonal: Params = {}
+        if self.skip:
+            diagonal["skip.W"] = jnp.einsum("...o,...i->oi", h, z**2)
         for layer in reversed(range(len(pre))):
             W = params[f"layer{layer}.W"]
             diagonal[f"layer{layer}.W"] = jnp.einsum("...o,...i->oi", h, inputs[layer] ** 2)
@@ -92,7 +103,8 @@ class MLP:
         needed = [np.ones(layers[-1].shape[:-1], bool)]
         for mask, varying in zip(reversed(layers), reversed(varies), strict=True):
             needed.insert(0, varying & np.any(mask & needed[0][..., :, None], axis=-2))
-        return Live(needed[0], tuple(needed[1:-1]))
+        read = needed[0] | np.any(masks["skip.W"], axis=-2) if self.skip else needed[0]
+        return Live(read, tuple(needed[1:-1]))
 
     def select(self, tree: Mapping[str, np.ndarray], live: Live) -> dict[str, np.ndarray]:
         """Rows of live neurons, columns of what they can read."""
@@ -103,6 +115,8 @@ class MLP:
                 found[f"layer{layer}.W"] = tree[f"layer{layer}.W"][np.ix_(keep_out, keep_in)]
             if f"layer{layer}.b" in tree:
                 found[f"layer{layer}.b"] = tree[f"layer{layer}.b"][keep_out]
+        if "skip.W" in tree:
+            found["skip.W"] = tree["skip.W"][:, live.regressors]
         return found
 
     def compact(

@@ -1,42 +1,23 @@
-"""The command line.  It alone prints, sets the compilation cache and turns errors into code 2."""
+"""``occamid identify``: from records to a folder with models, figures and plots."""
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from occamid import driver, figures, metrics, modelfile, store
 from occamid.calibration import score
+from occamid.cli.shared import console, numbers, say, training_bar
 from occamid.data import twins
 from occamid.ensemble import ensemble_of
-from occamid.errors import OccamidError, SettingsError
+from occamid.errors import SettingsError
 from occamid.result import Result
 from occamid.settings import Settings
 
-app = typer.Typer(
-    help="Identify dynamic systems: small neural models from logged inputs and outputs.",
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
-console = Console()
-UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
-
-@app.callback()
-def _options() -> None:
-    """Identify dynamic systems: small neural models from logged inputs and outputs."""
-
-
-@app.command()
 def identify(
     example: Annotated[
         str | None,
@@ -70,66 +51,28 @@ def identify(
     """
     if example is None:
         raise SettingsError(f"name a process with --example; there are {', '.join(twins.TWINS)}.")
-    settings = _settings(
+    settings = settings_from(
         config,
         network=network,
-        hidden=_numbers(hidden, int, "hidden"),
+        hidden=numbers(hidden, int, "hidden"),
         input_lags=lags,
         output_lags=lags,
-        lam=_numbers(lam, float, "lam"),
+        lam=numbers(lam, float, "lam"),
         restarts=restarts,
         seed=seed,
     )
     twin = twins.make(example, settings.seed)
     store.check_writable(out, overwrite=force)
-    result = _with_progress(twin, settings)
+    with training_bar() as progress:
+        result = driver.identify(twin.estimation, settings, progress=progress)
     _show(result)
     _finish(result, twin, out)
 
 
-def _settings(config: Path | None, **options: Any) -> Settings:
+def settings_from(config: Path | None, **options: Any) -> Settings:
+    """The settings of a file, if any, with the options that were given in their place."""
     base = Settings.from_toml(config) if config else Settings()
     return base.replace(**{k: v for k, v in options.items() if v is not None})
-
-
-def _numbers(text: str | None, kind: type, name: str) -> tuple[Any, ...] | None:
-    """Comma-separated numbers of an option."""
-    if text is None:
-        return None
-    try:
-        return tuple(kind(part) for part in text.split(","))
-    except ValueError:
-        raise SettingsError(
-            f"--{name} takes {'whole ' if kind is int else ''}numbers separated by commas, "
-            f"not {text!r}."
-        ) from None
-
-
-def _with_progress(twin: twins.Twin, settings: Settings) -> Result:
-    """Run with a live bar: cycles done, time so far, time left, best error so far."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("compiling", total=None, state="", left="")
-
-        def progress(p: driver.Progress) -> None:
-            left = p.seconds / p.done * (p.total - p.done)
-            bar.update(
-                task,
-                description=f"training {p.models} models",
-                total=p.total,
-                completed=p.done,
-                state=f"free run {p.best_free_run:.3f} σ, sparsity {p.sparsity:.0%}",
-                left=f"{left:.0f} s left",
-            )
-
-        return driver.identify(twin.estimation, settings, progress=progress)
 
 
 def _show(result: Result) -> None:
@@ -153,9 +96,9 @@ def _show(result: Result) -> None:
     console.print(table)
     bad = int((result.table["status"] != 0).sum())
     if bad:
-        _say(f"{bad} of {result.table['status'].size} models diverged, emptied or broke off.")
+        say(f"{bad} of {result.table['status'].size} models diverged, emptied or broke off.")
     names = result.best.regressors
-    _say(f"keeps {len(names)} of {len(result.regressors)} regressors: {', '.join(names)}")
+    say(f"keeps {len(names)} of {len(result.regressors)} regressors: {', '.join(names)}")
 
 
 def _finish(result: Result, twin: twins.Twin, out: Path) -> None:
@@ -174,7 +117,7 @@ def _finish(result: Result, twin: twins.Twin, out: Path) -> None:
         "fit": fit.tolist(),
         "coverage95": covered.tolist(),
     }
-    _say(
+    say(
         f"test record, free run of the {len(ensemble.weights)} best after {n_init} samples: RMSE "
         f"{', '.join(f'{v:.4g}' for v in error)}, fit {', '.join(f'{v:.1f} %' for v in fit)}, "
         f"95 % band covers {', '.join(f'{v:.1%}' for v in covered)}"
@@ -187,37 +130,4 @@ def _finish(result: Result, twin: twins.Twin, out: Path) -> None:
             figures.free_run_figure(twin.test, found, n_init, title), folder / "free_run.png"
         )
         figures.save(figures.sparsity_figure(result.best), folder / "sparsity.png")
-    _say(f"written to {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")
-
-
-def _say(text: str) -> None:
-    """Plain text: brackets in names are not markup."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def main() -> None:
-    """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "occamid" / "jax"
-    jax.config.update("jax_compilation_cache_dir", str(cache))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    sys.exit(_run(sys.argv[1:] or ["--help"]))
-
-
-def _run(arguments: list[str]) -> int:
-    """The exit code of a command; what it has to say about a failure is one line."""
-    try:
-        code = app(arguments, standalone_mode=False) or 0
-    except typer.Abort:  # Ctrl-C, which newer versions of Typer return as a code
-        code = 130
-    except OccamidError as error:
-        return _fail(str(error))
-    except UsageError as error:
-        return _fail(error.format_message())
-    if code == 130:
-        print("stopped", file=sys.stderr)
-    return int(code)
-
-
-def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return 2
+    say(f"written to {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")

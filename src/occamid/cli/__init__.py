@@ -1,0 +1,58 @@
+"""The command line.  It alone prints, sets the compilation cache and turns errors into code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import typer
+
+from occamid.cli import bench, records, train
+from occamid.errors import OccamidError
+
+app = typer.Typer(
+    help="Identify dynamic systems: small neural models from logged inputs and outputs.",
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(train.identify)
+app.add_typer(records.app, name="data")
+app.add_typer(bench.app, name="benchmark")
+UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
+
+
+@app.callback()
+def _options() -> None:
+    """Identify dynamic systems: small neural models from logged inputs and outputs."""
+
+
+def main() -> None:
+    """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "occamid" / "jax"
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    sys.exit(_run(sys.argv[1:] or ["--help"]))
+
+
+def _run(arguments: list[str]) -> int:
+    """The exit code of a command; what it has to say about a failure is one line."""
+    try:
+        code = app(arguments, standalone_mode=False) or 0
+    except typer.Abort:  # Ctrl-C, which newer versions of Typer return as a code
+        code = 130
+    except OccamidError as error:
+        return _fail(str(error))
+    except UsageError as error:
+        return _fail(error.format_message())
+    if code == 130:
+        print("stopped", file=sys.stderr)
+    return int(code)
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2

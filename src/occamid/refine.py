@@ -1,0 +1,305 @@
+"""Output-error refinement: the surviving structure refitted to its own free run, with evidence.
+
+One-step training minimises ``Σ (y − f(measured past))²``.  What a simulation needs is a small
+``Σ (y − ŷ)²`` of the free run ``ŷ``, whose regressors are its own past outputs.  Here the free run
+over the whole record is differentiated, and Levenberg's and Marquardt's method minimises
+
+    ``E(w) = Σ_k ‖y_k − ŷ_k(w)‖² / (2 σ_k²) + ½ Σ_g α_g ‖w_g‖²``,
+
+while the precisions α of the groups and the noise variances σ² follow from MacKay's fixed point
+(1992): ``α_g = γ_g / ‖w_g‖²``, ``γ_g = n_g − α_g tr_g A⁻¹``, ``σ² = ‖r‖² / (T − γ)``, with
+``A = Σ_k J_kᵀ J_k / σ_k² + diag α``.  A group is a regressor's column in a matrix that reads the
+regressors, or another matrix or bias as a whole; a group whose α grows without bound is pruned.
+All members are refined together in one compiled program; ``A⁻¹`` is the covariance of the bands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from occamid.data.record import Record, as_records
+from occamid.ensemble import common_network, places
+from occamid.model import Model
+from occamid.networks import Network, is_matrix, reads_regressors
+from occamid.posterior import Posterior, flatten, unflatten
+from occamid.regressors import Regressors, Windows, windows
+from occamid.simulate import free_run
+
+Array = np.ndarray
+RANGE = 8.0  # outputs beyond this many standard deviations count as this far, and do not explode
+PRUNED = 1e6  # precision of a group in scaled units beyond which it is zero
+FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates
+SMALLEST, LARGEST = 1e-4, 1e7  # bounds of α
+
+
+class State(NamedTuple):
+    """One member in refinement; ``w`` is flat, ``mask`` is 1 where a weight is free."""
+
+    w: Float[jax.Array, " P"]
+    mask: Float[jax.Array, " P"]
+    alpha: Float[jax.Array, " G"]
+    variance: Float[jax.Array, " ny"]
+    damping: Float[jax.Array, ""]
+
+
+class Fit(NamedTuple):
+    """What refinement leaves of one member."""
+
+    w: Float[jax.Array, " P"]
+    precision: Float[jax.Array, "P P"]
+    alpha: Float[jax.Array, " P"]
+    variance: Float[jax.Array, " ny"]
+    effective: Float[jax.Array, ""]
+    log_evidence: Float[jax.Array, ""]
+    mse: Float[jax.Array, " ny"]
+
+
+def groups(network: Network) -> tuple[Array, int]:
+    """For every flat parameter the number of its group, and how many groups there are."""
+    found, count = [], 0
+    for name, spec in network.specs().items():
+        columns = spec.shape[1] if reads_regressors(name) else 1
+        number = count + np.arange(columns) if reads_regressors(name) else count
+        found.append(np.broadcast_to(number, spec.shape).ravel())
+        count += columns
+    return np.concatenate(found), count
+
+
+def refine(
+    models: Sequence[Model],
+    records: Record | Iterable[Record],
+    *,
+    iterations: int = 60,
+    held_back: Sequence[slice] | None = None,
+) -> list[Posterior]:
+    """Refit models of one identification in free run; each comes back with its posterior.
+
+    Args:
+        models: as trained; all of one family, with common scaling.
+        records: the estimation records.
+        iterations: of Levenberg and Marquardt.
+        held_back: rows of each record whose outputs must not be looked at.
+    """
+    small = [model.compact() for model in models]
+    network, regressors = common_network(small)
+    first = small[0]
+    size = sum(int(np.prod(spec.shape)) for spec in network.specs().values())
+    start, mask = np.zeros((2, len(small), size))
+    matrices = np.concatenate(
+        [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
+    )
+    for k, model in enumerate(small):
+        at = places(model, network, regressors)
+        start[k, at] = flatten(model)
+        mask[k, at] = (flatten(model) != 0) | ~matrices[at]
+    with jax.enable_x64(True):
+        scaled = [first.scaling.apply(r) for r in as_records(records)]
+        data = windows(scaled, regressors, first.start, held_back)
+        # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
+        batch = 1 if jax.default_backend() == "cpu" else len(small)
+        fits = jax.device_get(
+            _refine(network, regressors, iterations, batch, data, jnp.asarray(start), mask)
+        )
+    return [
+        _posterior(first, network, regressors, jax.tree.map(lambda x, k=k: x[k], fits), mask[k])
+        for k in range(len(small))
+    ]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _refine(
+    network: Network,
+    regressors: Regressors,
+    iterations: int,
+    batch: int,
+    data: Windows,
+    start: Float[jax.Array, "K P"],
+    mask: Float[jax.Array, "K P"],
+) -> Fit:
+    number, count = groups(network)
+    place = _Place(network, regressors, data, jnp.sum(data.valid), jnp.asarray(number), count)
+
+    def one(pair: tuple[jax.Array, jax.Array]) -> Fit:
+        w, m = pair
+        squares = jnp.sum(_residual(place, w) ** 2, axis=0)
+        variance = jnp.maximum(squares / place.rows, 1e-10)
+        state = State(w, m, jnp.ones(count), variance, jnp.asarray(1e-2))
+        state = jax.lax.scan(partial(_step, place), state, jnp.arange(iterations))[0]
+        return _finish(place, state)
+
+    return jax.lax.map(one, (start, mask), batch_size=batch)
+
+
+class _Place(NamedTuple):
+    """What does not change during refinement."""
+
+    network: Network
+    regressors: Regressors
+    data: Windows
+    rows: Float[jax.Array, ""]
+    number: jax.Array  # of the group of each weight
+    groups: int
+
+
+def _residual(place: _Place, w: Float[jax.Array, " P"]) -> Float[jax.Array, "RT ny"]:
+    params = unflatten(place.network, w)
+    runs = jax.vmap(lambda e: free_run(place.network, place.regressors, params, e, 0))(place.data)
+    return _miss(runs, place.data)
+
+
+class _Local(NamedTuple):
+    """The quadratic expansion at the current weights."""
+
+    r: Float[jax.Array, "RT ny"]
+    gradient: Float[jax.Array, " P"]
+    precision: Float[jax.Array, "P P"]
+    prior: Float[jax.Array, " P"]
+
+
+def sensitivities(
+    network: Network, regressors: Regressors, w: Float[jax.Array, " P"], experiment: Windows
+) -> tuple[Float[jax.Array, "T ny"], Float[jax.Array, "T ny P"]]:
+    """A free run and its derivative along every weight.
+
+    With ``z(t)`` the regressors of the run, ``dŷ(t)/dw = ∂f/∂w + Σ_j ∂f/∂y(t-j) · dŷ(t-j)/dw``:
+    the partial derivatives of all rows are taken at once, and only the sum over the past outputs
+    is a recursion.
+    """
+    params = unflatten(network, w)
+    run = free_run(network, regressors, params, experiment, 0)
+    n_inputs, length = len(regressors.inputs), experiment.history.shape[0]
+    past = jnp.concatenate([experiment.history.astype(run.dtype), run])
+    channels, lags = np.array(regressors.outputs, dtype=int).reshape(-1, 2).T
+    rows = np.arange(len(run))[:, None] + length - lags
+    fed = past[rows, channels]
+    inputs = experiment.z[:, :n_inputs]
+
+    def f(w: jax.Array, u: jax.Array, y: jax.Array) -> jax.Array:
+        return network.apply(unflatten(network, w), jnp.concatenate([u, y])[None])[0]
+
+    by_w, by_y = jax.vmap(jax.jacrev(f, argnums=(0, 2)), in_axes=(None, 0, 0))(w, inputs, fed)
+    if not len(regressors.outputs):
+        return run, by_w
+
+    def step(register: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        own, through = now
+        S = own + jnp.einsum("oj,jp->op", through, register[length - lags, channels])
+        return jnp.concatenate([register[1:], S[None]]), S
+
+    zeros = jnp.zeros((length, run.shape[1], w.size), run.dtype)
+    return run, jax.lax.scan(step, zeros, (by_w, by_y))[1]
+
+
+def _miss(runs: Float[jax.Array, "R T ny"], data: Windows) -> Float[jax.Array, "RT ny"]:
+    """Errors of free runs within the range, padding and held-back rows zero."""
+    miss = (jnp.clip(runs, -RANGE, RANGE) - data.y) * data.valid
+    return miss.reshape(-1, miss.shape[-1])
+
+
+def _expand(place: _Place, state: State) -> _Local:
+    """Residuals, gradient and Gauss-Newton precision; masked weights get a unit diagonal."""
+    network, regressors, data = place.network, place.regressors, place.data
+    runs, J = jax.vmap(lambda e: sensitivities(network, regressors, state.w, e))(data)
+    r = _miss(runs, data)
+    J = (J * data.valid[..., None] * state.mask).reshape(*r.shape, -1)
+    prior = state.alpha[place.number] * state.mask
+    flat = (J / jnp.sqrt(state.variance)[:, None]).reshape(-1, state.w.size)
+    gradient = (r / jnp.sqrt(state.variance)).ravel() @ flat + prior * state.w
+    precision = flat.T @ flat + jnp.diag(jnp.where(state.mask > 0, prior, 1.0))
+    return _Local(r, gradient, precision, prior)
+
+
+def _step(place: _Place, state: State, k: jax.Array) -> tuple[State, None]:
+    """One damped step, kept if it lowers the energy; now and then new α and σ²."""
+    at = _expand(place, state)
+
+    def energy(w: jax.Array, r: jax.Array) -> jax.Array:
+        return 0.5 * jnp.sum(r**2 / state.variance) + 0.5 * jnp.sum(at.prior * w**2)
+
+    damped = at.precision + state.damping * jnp.diag(jnp.diag(at.precision))
+    w = state.w - state.mask * jnp.linalg.solve(damped, at.gradient)
+    new = energy(w, _residual(place, w))
+    better = jnp.isfinite(new) & (new < energy(state.w, at.r))
+    gamma = (1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * state.mask
+    alpha, variance = _evidence_update(place, state, at.r, gamma)
+    update = (k >= FIRST_UPDATE) & ((k - FIRST_UPDATE) % EVERY == 0)
+    damping = jnp.where(better, state.damping / 3, state.damping * 4)
+    return State(
+        w=jnp.where(better, w, state.w),
+        mask=state.mask,
+        alpha=jnp.where(update, alpha, state.alpha),
+        variance=jnp.where(update | (k < FIRST_UPDATE), variance, state.variance),
+        damping=jnp.clip(damping, 1e-6, 1e6),
+    ), None
+
+
+def _evidence_update(
+    place: _Place, state: State, r: Float[jax.Array, "RT ny"], gamma: Float[jax.Array, " P"]
+) -> tuple[jax.Array, jax.Array]:
+    """MacKay's fixed point for the precisions of the groups and the noise of each output."""
+    total = partial(jax.ops.segment_sum, segment_ids=place.number, num_segments=place.groups)
+    alpha = jnp.maximum(total(gamma), 1e-6) / jnp.maximum(total(state.mask * state.w**2), 1e-12)
+    freedom = jnp.maximum(place.rows - jnp.sum(gamma) / r.shape[1], 0.1 * place.rows)
+    return jnp.clip(alpha, SMALLEST, LARGEST), jnp.maximum(jnp.sum(r**2, axis=0) / freedom, 1e-10)
+
+
+def _finish(place: _Place, state: State) -> Fit:
+    """Prune what has no width left, and expand once more for covariance and evidence."""
+    alpha, rows = state.alpha[place.number], place.rows
+    mask = state.mask * (alpha < PRUNED)
+    state = state._replace(w=state.w * mask, mask=mask)
+    at = _expand(place, state)
+    gamma = jnp.sum((1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * mask)
+    fit = jnp.sum(at.r**2 / state.variance) + rows * jnp.sum(jnp.log(2 * jnp.pi * state.variance))
+    occam = jnp.sum(at.prior * state.w**2) - jnp.sum(jnp.where(mask > 0, jnp.log(alpha), 0.0))
+    return Fit(
+        w=state.w,
+        precision=at.precision,
+        alpha=alpha,
+        variance=state.variance,
+        effective=gamma,
+        log_evidence=-0.5 * (fit + occam + jnp.linalg.slogdet(at.precision)[1]),
+        mse=jnp.sum(at.r**2, axis=0) / rows,
+    )
+
+
+def _posterior(
+    like: Model, network: Network, regressors: Regressors, fit: Fit, mask: Array
+) -> Posterior:
+    """The refined model in compact form with the covariance of what is left."""
+    weights = unflatten(network, np.asarray(fit.w))
+    whole = replace(
+        like, network=network, regressors_in=regressors, weights=weights, prior_widths=None
+    )
+    model = whole.compact()
+    live = network.live({n: v != 0 for n, v in weights.items() if is_matrix(n)})
+    numbers = network.select(unflatten(network, np.arange(len(mask))), live)
+    inside = np.concatenate(
+        [numbers.get(n, np.full(v.shape, -1)).ravel() for n, v in model.weights.items()]
+    )
+    matrices = np.concatenate(
+        [np.full(value.size, is_matrix(name)) for name, value in model.weights.items()]
+    )
+    free = (inside >= 0) & (mask[inside] > 0) & ((np.asarray(fit.w)[inside] != 0) | ~matrices)
+    positions = np.flatnonzero(free)
+    chosen = inside[positions]
+    A = fit.precision[np.ix_(chosen, chosen)]
+    lower = np.linalg.cholesky(A)
+    return Posterior(
+        model=model,
+        method="full",
+        positions=positions,
+        factor=np.linalg.inv(lower).T,
+        widths=1.0 / np.asarray(fit.alpha)[chosen],
+        noise_variance=np.asarray(fit.variance),
+        effective=float(fit.effective),
+        log_evidence=float(fit.log_evidence),
+    )
