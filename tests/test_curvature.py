@@ -13,6 +13,11 @@ from tests.cases import ALL, DEEP, ONE_HIDDEN, RECURRENT, params_for, windows_fo
 pytestmark = pytest.mark.usefixtures("x64")
 
 
+SKIP = {
+    "tanh": MLP(4, (5,), 1, "tanh", True, skip=True),
+    "silu-no-bias": MLP(4, (5,), 1, "silu", False, skip=True),
+    "identity-no-bias": MLP(4, (5,), 1, "identity", False, skip=True),
+}
 METHODS = {name: jax.jit(f, static_argnums=0) for name, f in CURVATURES.items()}
 recursive, gauss_newton, exact = (METHODS[m] for m in ("recursive", "gauss-newton", "exact"))
 
@@ -34,6 +39,34 @@ def test_recursive_is_exact_with_one_hidden_layer_and_one_output(name: str) -> N
     dense = oracles.dense_hessian_diagonal(network, params, data)
     for key in params:
         assert relative_error(found[key], dense[key]) < 1e-8, key
+
+
+@pytest.mark.parametrize("name", SKIP)
+def test_recursive_is_exact_with_a_direct_path(name: str) -> None:
+    """One hidden layer, one output; the other methods agree where they should."""
+    network = SKIP[name]
+    params, data = params_for(network), windows_for(network, T=7, R=2)
+    dense = oracles.dense_hessian_diagonal(network, params, data)
+    for method in (recursive, exact):
+        found = method(network, params, data, ones(network))
+        assert set(found) == set(params)
+        for key in params:
+            assert relative_error(found[key], dense[key]) < 1e-8, key
+    linear = gauss_newton(network, params, data, ones(network))
+    for key in ("skip.W", "layer1.W"):  # the output is linear in them
+        assert relative_error(linear[key], dense[key]) < 1e-8, key
+
+
+def test_a_direct_path_of_a_deep_net_is_exact_where_the_output_is_linear() -> None:
+    """Two outputs with weights of their own: the path and the last layer are exact."""
+    network = MLP(4, (5, 3), 2, "tanh", True, skip=True)
+    params, data = params_for(network), windows_for(network, T=6, R=2)
+    weight = jnp.asarray([1.0, 3.0])
+    found, right = (f(network, params, data, weight) for f in (recursive, exact))
+    for key in ("skip.W", "layer2.W", "layer2.b"):
+        assert relative_error(found[key], right[key]) < 1e-8, key
+    squares = jnp.sum(data.valid * data.z**2, axis=(0, 1))
+    assert relative_error(found["skip.W"], weight[:, None] * squares) < 1e-12
 
 
 @pytest.mark.parametrize("name", [*DEEP, *RECURRENT])

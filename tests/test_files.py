@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 import scipy.io
 
-from occamid.data.files import as_record, read_records
-from occamid.data.record import Record
+from occamid.data.files import read_records
+from occamid.data.record import Record, as_record
 from tests.conftest import real_data
 
 RNG = np.random.default_rng(3)

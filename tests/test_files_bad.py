@@ -17,7 +17,8 @@ import pandas as pd
 import pytest
 import scipy.io
 
-from occamid.data.files import as_record, read_records
+from occamid.data.files import read_records
+from occamid.data.record import as_record
 from occamid.errors import DataError, FileError, OccamidError, SettingsError
 from tests.test_files import FRAME, N, T, U, Y, cells, csv, excel, mat73, write
 

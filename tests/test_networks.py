@@ -29,6 +29,27 @@ def test_mlp_is_matrix_products_and_activations() -> None:
     )
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_direct_path_adds_a_linear_model(bias: bool) -> None:
+    """A loop over rows and entries, and the network without the path beside it."""
+    network = MLP(4, (5, 3), 2, "tanh", bias, skip=True)
+    params, z = params_for(network), windows_for(network, T=6, R=2).z
+    p = {k: np.asarray(v) for k, v in params.items()}
+    expected = np.zeros((2, 6, 2))
+    for at in np.ndindex(2, 6):
+        a = np.asarray(z[at])
+        for layer in (0, 1):
+            a = np.tanh(p[f"layer{layer}.W"] @ a + p.get(f"layer{layer}.b", 0.0))
+        expected[at] = p["layer2.W"] @ a + p.get("layer2.b", 0.0)
+        for o, i in np.ndindex(2, 4):
+            expected[(*at, o)] += p["skip.W"][o, i] * z[(*at, i)]
+    np.testing.assert_allclose(network.apply(params, z), expected, rtol=1e-12)
+    without = MLP(4, (5, 3), 2, "tanh", bias)
+    assert list(network.specs()) == [*without.specs(), "skip.W"]
+    direct = network.apply(params, z) - without.apply(params, z)
+    np.testing.assert_allclose(direct, np.asarray(z) @ p["skip.W"].T, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["rnn", "lstm", "rnn-no-bias", "lstm-no-bias"])
 def test_recurrent_nets_equal_a_numpy_loop(name: str) -> None:
     network = RECURRENT[name]
@@ -105,6 +126,64 @@ def test_live_follows_signal_through_an_mlp() -> None:
     live = network.live(masks)
     assert live.regressors.tolist() == [True, False, False]
     assert [n.tolist() for n in live.neurons] == [[True, False, False], [True, False]]
+
+
+def test_a_direct_path_keeps_regressors_alive_but_no_neurons() -> None:
+    network = MLP(4, (2,), 2, "tanh", True, skip=True)
+    masks = {
+        "layer0.W": np.array([[1, 0, 0, 0], [0, 1, 0, 0]], bool),
+        "layer1.W": np.array([[1, 0], [0, 0]], bool),  # nobody reads neuron 1
+        "skip.W": np.array([[0, 0, 0, 0], [0, 0, 1, 0]], bool),
+    }
+    live = network.live(masks)
+    assert live.regressors.tolist() == [True, False, True, False]
+    assert live.neurons[0].tolist() == [True, False]
+    batch = network.live({n: np.stack([m, np.zeros_like(m)]) for n, m in masks.items()})
+    assert batch.regressors.tolist() == [[True, False, True, False], [False] * 4]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
+def test_a_compact_net_with_a_direct_path_computes_the_same(activation: str, bias: bool) -> None:
+    """Dead units in the middle, one of them constant; a regressor only the path reads."""
+    network = MLP(5, (4, 3), 2, activation, bias, skip=True)
+    p = {k: np.array(v) for k, v in params_for(network).items()}
+    p["layer0.W"][1] = 0  # constant
+    p["layer1.W"][:, 2] = 0  # read by nobody
+    p["layer2.W"][:, 1] = 0
+    p["layer0.W"][:, [2, 3]] = 0
+    p["skip.W"][:, [0, 3]] = 0  # regressor 3 is read by nobody, 2 by the path alone
+    p["skip.W"][0, 4] = 0
+    live = network.live({n: v != 0 for n, v in p.items() if n.endswith("W")})
+    assert live.regressors.tolist() == [True, True, True, False, True]
+    small, weights = network.compact(p, live)
+    assert (small.n_in, small.hidden, small.skip) == (4, (2, 2), True)
+    assert {n: w.shape for n, w in weights.items()} == {
+        n: spec.shape for n, spec in small.specs().items()
+    }
+    z = np.asarray(windows_for(network, T=6).z[0])
+    whole = network.apply({n: jnp.asarray(v) for n, v in p.items()}, jnp.asarray(z))
+    part = small.apply(
+        {n: jnp.asarray(v) for n, v in weights.items()}, jnp.asarray(z[:, live.regressors])
+    )
+    np.testing.assert_allclose(part, whole, rtol=1e-12, atol=1e-13)
+
+
+def test_only_the_direct_path_is_left() -> None:
+    network = MLP(3, (4,), 1, "sigmoid", True, skip=True)
+    p = {k: np.array(v) for k, v in params_for(network).items()}
+    p["layer0.W"][:] = 0
+    p["skip.W"][0, 1] = 0
+    live = network.live({n: v != 0 for n, v in p.items() if n.endswith("W")})
+    small, weights = network.compact(p, live)
+    assert (small.n_in, small.hidden) == (2, (0,))
+    z = np.asarray(windows_for(network, T=5).z[0])
+    constant = p["layer1.b"] + p["layer1.W"] @ (1 / (1 + np.exp(-p["layer0.b"])))
+    expected = z[:, [0, 2]] @ p["skip.W"][:, [0, 2]].T + constant
+    found = small.apply(
+        {n: jnp.asarray(v) for n, v in weights.items()}, jnp.asarray(z[:, live.regressors])
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_live_follows_signal_through_an_lstm() -> None:

@@ -16,9 +16,10 @@ from occamid.errors import FileError, OccamidError, SettingsError
 from occamid.settings import Settings
 
 KNOWN = (
-    "network, hidden, activation, bias, input_lags, output_lags, input_delay, scaling, structure, "
-    "lam, lam_scale, loss, aggregation, curvature, curvature_count, horizon, cycles, epochs, "
-    "learning_rate, prune_psi, prune_weight, restarts, seed, tolerance, memory_mb, precision"
+    "network, hidden, activation, bias, skip, input_lags, output_lags, input_delay, scaling, "
+    "structure, lam, lam_scale, loss, aggregation, curvature, curvature_count, horizon, cycles, "
+    "epochs, learning_rate, prune_psi, prune_weight, restarts, seed, tolerance, memory_mb, "
+    "precision"
 )
 
 EVERYTHING: dict[str, Any] = {
@@ -26,6 +27,7 @@ EVERYTHING: dict[str, Any] = {
     "hidden": (7, 3),
     "activation": "relu",
     "bias": False,
+    "skip": False,  # only an mlp can
     "input_lags": 5,
     "output_lags": "auto",
     "input_delay": 2,
@@ -56,6 +58,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no horizon": {**EVERYTHING, "horizon": None},
     "no lam_scale": {**EVERYTHING, "lam_scale": {}},
     "one lag automatic": {"input_lags": "auto", "output_lags": 0},
+    "direct path": {"skip": True},
 }
 
 
@@ -223,6 +226,10 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "horizon of an mlp": (
         {"horizon": 5},
         "setting horizon: an mlp has no recurrence; use network = lstm or rnn.",
+    ),
+    "direct path of an lstm": (
+        {"network": "lstm", "skip": True},
+        "setting skip: only an mlp has a direct path; network is lstm.",
     ),
     "cycles": (
         {"cycles": 0},

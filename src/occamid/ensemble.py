@@ -26,6 +26,7 @@ from occamid.predictive import (
 )
 from occamid.regressors import Regressors, windows
 from occamid.result import Result
+from occamid.startup import past_inputs
 
 Array = np.ndarray
 Weighting = Literal["equal", "score", "evidence"]
@@ -43,6 +44,8 @@ class Ensemble:
 
     ``inflation`` widens the bands of each output (1: as the posterior says): by what free runs on
     the estimation data ask for, or held-back blocks of them (:mod:`occamid.calibration`).
+    ``feedback`` is where the noise enters unless a caller says otherwise: ``process`` for models
+    fitted one step ahead, ``none`` (added to the output only) for models refined in free run.
     """
 
     posteriors: tuple[Posterior, ...]
@@ -51,6 +54,7 @@ class Ensemble:
     regressors_in: Regressors
     mixture: Mixture
     inflation: Float[Array, " ny"]
+    feedback: Feedback = "process"
 
     @property
     def first(self) -> Model:
@@ -78,8 +82,45 @@ class Ensemble:
         y_init: Float[Array, "n ny"],
         combine: Literal["median", "mean"] = "median",
     ) -> Float[Array, "N ny"]:
-        """Free run of every member's mean weights, combined sample by sample."""
-        return self._combined(lambda model: model.simulate(u, y_init), combine)
+        """Free run of every member's mean weights, combined sample by sample.
+
+        ``y_init`` holds at least as many samples as the largest lag of an output.  If it is
+        shorter than the largest lag of an input, the inputs before the first sample are inferred
+        (:mod:`occamid.startup`).
+        """
+        inputs, known = _columns(u), _columns(y_init)
+        missing = self._missing(len(known))
+        if missing and len(known) < len(inputs) and inputs.shape[1] == self._channels[0]:
+            past = self._past(inputs, known, missing)
+            inputs = np.concatenate([past, inputs])
+            known = np.concatenate([np.repeat(known[:1], missing, axis=0), known])
+        run = self._combined(lambda model: model.simulate(inputs, known), combine)
+        return run[missing:]
+
+    @property
+    def _channels(self) -> tuple[int, int]:
+        return len(self.regressors_in.input_names), len(self.regressors_in.output_names)
+
+    def _missing(self, n_init: int) -> int:
+        """How many inputs before the record a free run after ``n_init`` outputs must infer."""
+        least = max(1, self.regressors_in.output_lag)
+        if not isinstance(self.network, MLP) or n_init < least:
+            return 0  # too little is known: the model says so
+        return max(0, self.regressors_in.max_lag - n_init)
+
+    def _past(
+        self, u: Float[Array, "N nu"], known: Float[Array, "n ny"], count: int
+    ) -> Float[Array, "k nu"]:
+        scaling = self.first.scaling
+        found = past_inputs(
+            self.network,
+            self.regressors_in,
+            self.mixture.mean,
+            self.mixture.noise_std,
+            scaling.apply_u(u),
+            scaling.apply_y(known),
+        )[-count:]
+        return found * scaling.u_scale + scaling.u_offset
 
     def predict(
         self, record: Record, horizon: int = 1, combine: Literal["median", "mean"] = "median"
@@ -118,7 +159,7 @@ class Ensemble:
         n_init: int | None = None,
         *,
         method: Propagation = "linearised",
-        feedback: Feedback = "process",
+        feedback: Feedback | None = None,
         levels: tuple[float, ...] = LEVELS,
         samples: int = 10_000,
         seed: int = 0,
@@ -126,13 +167,33 @@ class Ensemble:
     ) -> Distribution:
         """The distribution of the measured output in free run after ``n_init`` known outputs.
 
-        Only ``record.u`` and the first ``n_init`` rows of ``record.y`` are looked at.  With
-        ``feedback="process"`` noise is fed back through the model as the training saw it, and
-        the band grows with the horizon; with "none" it is only added to the output.
-        ``samples``, ``seed`` and ``memory_mb`` are for ``method="monte-carlo"``.
+        Only ``record.u`` and the first ``n_init`` rows of ``record.y`` are looked at; inputs from
+        before the record are inferred where lags reach that far.  With ``feedback="process"``
+        noise is fed back through the model as the training saw it, and the band grows with the
+        horizon; with "none" it is only added to the output.  ``samples``, ``seed`` and
+        ``memory_mb`` are for ``method="monte-carlo"``.
         """
         n_init = self.start if n_init is None else n_init
+        feedback = feedback or self.feedback
         self._check(record, method, feedback)
+        if missing := self._missing(n_init):
+            past = self._past(record.u, record.y[:n_init], missing)
+            longer = replace(
+                record,
+                u=np.concatenate([past, record.u]),
+                y=np.concatenate([np.repeat(record.y[:1], missing, axis=0), record.y]),
+            )
+            found = self.simulate_distribution(
+                longer,
+                n_init + missing,
+                method=method,
+                feedback=feedback,
+                levels=levels,
+                samples=samples,
+                seed=seed,
+                memory_mb=memory_mb,
+            )
+            return found.after(missing)
         if not self.regressors_in.max_lag <= n_init < len(record):
             raise DataError(
                 f'record "{record.name}": n_init is {n_init}; it must be at least '
@@ -168,7 +229,7 @@ class Ensemble:
         horizon: int = 1,
         *,
         method: Propagation = "linearised",
-        feedback: Feedback = "process",
+        feedback: Feedback | None = None,
         levels: tuple[float, ...] = LEVELS,
         samples: int = 10_000,
         seed: int = 0,
@@ -177,6 +238,7 @@ class Ensemble:
         """The distribution of the measured output ``horizon`` steps ahead."""
         if horizon < 1:
             raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
+        feedback = feedback or self.feedback
         self._check(record, method, feedback)
         with jax.enable_x64(method == "linearised"):
             data = windows([self.first.scaling.apply(record)], self.regressors_in, self.start)
@@ -230,7 +292,17 @@ class Ensemble:
         )
 
 
-def combine(posteriors: Sequence[Posterior], weights: Float[Array, " K"] | None = None) -> Ensemble:
+def _columns(data: Float[Array, ...]) -> Float[Array, "N n"]:
+    """One-dimensional data as one column."""
+    found = np.atleast_1d(np.asarray(data, dtype=np.float64))
+    return found[:, None] if found.ndim == 1 else found
+
+
+def combine(
+    posteriors: Sequence[Posterior],
+    weights: Float[Array, " K"] | None = None,
+    feedback: Feedback = "process",
+) -> Ensemble:
     """A mixture of posteriors of the same family of networks on the same data."""
     members = tuple(posteriors)
     _check_alike(members)
@@ -260,6 +332,7 @@ def combine(posteriors: Sequence[Posterior], weights: Float[Array, " K"] | None 
         regressors_in=regressors,
         mixture=Mixture(means, factors, noise, share),
         inflation=np.ones(noise.shape[1]),
+        feedback=feedback,
     )
 
 
@@ -309,11 +382,13 @@ def ensemble_of(
         error = np.array([result.score[index] for index in chosen])
         logs = -0.5 * result.count * (error / error.min()) ** 2
     ensemble = combine(posteriors, np.exp(logs - logs.max()))
-    return _no_narrower_than_seen(ensemble, data, held_back)
+    return no_narrower_than_seen(ensemble, data, held_back)
 
 
-def _no_narrower_than_seen(
-    ensemble: Ensemble, records: tuple[Record, ...], held_back: Sequence[slice] | None
+def no_narrower_than_seen(
+    ensemble: Ensemble,
+    records: tuple[Record, ...],
+    held_back: Sequence[slice] | None = None,
 ) -> Ensemble:
     """Inflate the bands where free runs on the estimation data already leave them.
 

@@ -55,6 +55,25 @@ def free_run_figure(
     return figure
 
 
+def compare_figure(
+    record: Record, runs: list[tuple[str, Float[np.ndarray, "N ny"]]], title: str
+) -> Figure:
+    """Measured output and the free runs of several models, one panel for each output."""
+    ny = record.y.shape[1]
+    figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
+    time = np.arange(len(record)) * record.sampling_time
+    for k, axis in enumerate(figure.subplots(ny, 1, squeeze=False, sharex=True)[:, 0]):
+        axis.plot(time, record.y[:, k], color=GREY, lw=1.8, label="measured")
+        for name, run in runs:
+            axis.plot(time, run[:, k], lw=1.1, label=name)
+        axis.set_ylabel(record.output_names[k])
+        axis.legend(loc="upper right", fontsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.set_xlabel("time [s]")
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
 def _band(found: Distribution, sigmas: float | None) -> tuple[np.ndarray, np.ndarray]:
     if sigmas is None:
         return found.interval(0.95)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -20,6 +20,7 @@ from occamid.errors import FileError
 from occamid.model import Model
 from occamid.networks import MLP, Network, Recurrent
 from occamid.posterior import METHODS, Posterior
+from occamid.predictive import Feedback
 from occamid.regressors import Regressors
 
 Array = np.ndarray
@@ -28,8 +29,13 @@ SCALING = ("u_offset", "u_scale", "y_offset", "y_scale")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
 
 
-def save_ensemble(ensemble: Ensemble, path: str | Path) -> None:
-    """Write an ensemble with all its posteriors; an existing file is replaced at the end."""
+def save_ensemble(
+    ensemble: Ensemble, path: str | Path, about: Mapping[str, Any] | None = None
+) -> None:
+    """Write an ensemble with all its posteriors; an existing file is replaced at the end.
+
+    ``about`` is kept in the header for people: settings, provenance.
+    """
     first = ensemble.first
     arrays: dict[str, Array] = {"weights": ensemble.weights, "inflation": ensemble.inflation}
     arrays |= {f"scaling/{key}": getattr(first.scaling, key) for key in SCALING}
@@ -51,6 +57,8 @@ def save_ensemble(ensemble: Ensemble, path: str | Path) -> None:
     header = {
         "format": FORMAT,
         "version": version("occamid"),
+        "about": dict(about or {}),
+        "feedback": ensemble.feedback,
         "start": first.start,
         "sampling_time": first.sampling_time,
         "input_names": first.regressors_in.input_names,
@@ -62,6 +70,12 @@ def save_ensemble(ensemble: Ensemble, path: str | Path) -> None:
         metadata={"occamid": json.dumps(header)},
     )
     replace_file(Path(path), content)
+
+
+def read_about(path: str | Path) -> dict[str, Any]:
+    """What :func:`save_ensemble` was told about the model."""
+    about = _read(Path(path))[0].get("about", {})
+    return about if isinstance(about, dict) else {}
 
 
 def load_ensemble(path: str | Path) -> Ensemble:
@@ -77,7 +91,10 @@ def load_ensemble(path: str | Path) -> Ensemble:
         raise FileError(f"{path} holds non-finite values in {broken[0]}; the file is damaged.")
     try:
         posteriors = [_member(header, arrays, k) for k in range(len(header["members"]))]
-        ensemble = combine(posteriors, arrays["weights"])
+        feedback = header["feedback"]
+        if feedback not in get_args(Feedback):
+            raise ValueError(f"feedback is {feedback!r}")
+        ensemble = combine(posteriors, arrays["weights"], feedback)
         return replace(ensemble, inflation=arrays["inflation"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -58,6 +58,17 @@ class Distribution:
     levels: tuple[float, ...]
     quantiles: Float[Array, "Q N ny"]
     diverged: float
+
+    def after(self, rows: int) -> Distribution:
+        """The same without its first rows."""
+        return replace(
+            self,
+            mean=self.mean[rows:],
+            std=self.std[rows:],
+            epistemic_std=self.epistemic_std[rows:],
+            aleatoric_std=self.aleatoric_std[rows:],
+            quantiles=self.quantiles[:, rows:],
+        )
 
     def interval(self, share: float) -> tuple[Float[Array, "N ny"], Float[Array, "N ny"]]:
         """The central interval that holds this share; its quantiles must have been asked for."""

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from occamid.data.record import Record, as_records
 from occamid.ensemble import common_network, places
 from occamid.model import Model
-from occamid.networks import Network, is_matrix, reads_regressors
+from occamid.networks import MLP, Network, is_matrix, reads_regressors
 from occamid.posterior import Posterior, flatten, unflatten
 from occamid.regressors import Regressors, Windows, windows
 from occamid.simulate import free_run
@@ -88,7 +88,7 @@ def refine(
         iterations: of Levenberg and Marquardt.
         held_back: rows of each record whose outputs must not be looked at.
     """
-    small = [model.compact() for model in models]
+    small = [collapse(model).compact() for model in models]
     network, regressors = common_network(small)
     first = small[0]
     size = sum(int(np.prod(spec.shape)) for spec in network.specs().values())
@@ -106,7 +106,7 @@ def refine(
         # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
         batch = 1 if jax.default_backend() == "cpu" else len(small)
         fits = jax.device_get(
-            _refine(network, regressors, iterations, batch, data, jnp.asarray(start), mask)
+            _refine(network, regressors, batch, iterations, data, jnp.asarray(start), mask)
         )
     return [
         _posterior(first, network, regressors, jax.tree.map(lambda x, k=k: x[k], fits), mask[k])
@@ -114,12 +114,36 @@ def refine(
     ]
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def collapse(model: Model) -> Model:
+    """A linear network as one matrix: the product is refined, not its factors.
+
+    Other models come back as they are.
+    """
+    network = model.network
+    if not isinstance(network, MLP) or network.activation != "identity":
+        return model
+    direct = np.eye(network.n_in)
+    offset = np.zeros(network.n_in)
+    for layer in range(len(network.hidden) + 1):
+        W = np.asarray(model.weights[f"layer{layer}.W"])
+        offset = W @ offset + model.weights.get(f"layer{layer}.b", np.zeros(len(W)))
+        direct = W @ direct
+    if network.skip:
+        direct = direct + model.weights["skip.W"]
+    flat = replace(network, hidden=(1,), skip=True)
+    weights = {name: np.zeros(spec.shape) for name, spec in flat.specs().items()}
+    weights["skip.W"] = direct
+    if network.bias:
+        weights["layer1.b"] = offset
+    return replace(model, network=flat, weights=weights, prior_widths=None)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _refine(
     network: Network,
     regressors: Regressors,
-    iterations: int,
     batch: int,
+    iterations: int | jax.Array,
     data: Windows,
     start: Float[jax.Array, "K P"],
     mask: Float[jax.Array, "K P"],
@@ -132,7 +156,7 @@ def _refine(
         squares = jnp.sum(_residual(place, w) ** 2, axis=0)
         variance = jnp.maximum(squares / place.rows, 1e-10)
         state = State(w, m, jnp.ones(count), variance, jnp.asarray(1e-2))
-        state = jax.lax.scan(partial(_step, place), state, jnp.arange(iterations))[0]
+        state = jax.lax.fori_loop(0, iterations, partial(_step, place), state)
         return _finish(place, state)
 
     return jax.lax.map(one, (start, mask), batch_size=batch)
@@ -217,7 +241,7 @@ def _expand(place: _Place, state: State) -> _Local:
     return _Local(r, gradient, precision, prior)
 
 
-def _step(place: _Place, state: State, k: jax.Array) -> tuple[State, None]:
+def _step(place: _Place, k: jax.Array, state: State) -> State:
     """One damped step, kept if it lowers the energy; now and then new α and σ²."""
     at = _expand(place, state)
 
@@ -238,7 +262,7 @@ def _step(place: _Place, state: State, k: jax.Array) -> tuple[State, None]:
         alpha=jnp.where(update, alpha, state.alpha),
         variance=jnp.where(update | (k < FIRST_UPDATE), variance, state.variance),
         damping=jnp.clip(damping, 1e-6, 1e6),
-    ), None
+    )
 
 
 def _evidence_update(
@@ -291,13 +315,13 @@ def _posterior(
     free = (inside >= 0) & (mask[inside] > 0) & ((np.asarray(fit.w)[inside] != 0) | ~matrices)
     positions = np.flatnonzero(free)
     chosen = inside[positions]
-    A = fit.precision[np.ix_(chosen, chosen)]
-    lower = np.linalg.cholesky(A)
+    values, vectors = np.linalg.eigh(fit.precision[np.ix_(chosen, chosen)])
+    values = np.maximum(values, 1e-12 * values.max())  # rounding can leave a flat direction at zero
     return Posterior(
         model=model,
         method="full",
         positions=positions,
-        factor=np.linalg.inv(lower).T,
+        factor=vectors / np.sqrt(values),
         widths=1.0 / np.asarray(fit.alpha)[chosen],
         noise_variance=np.asarray(fit.variance),
         effective=float(fit.effective),

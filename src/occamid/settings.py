@@ -162,7 +162,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise SettingsError(_readable(error)) from None
+            raise SettingsError(readable(error, tuple(Settings.model_fields))) from None
 
     def replace(self, /, **changes: Any) -> Settings:
         """A copy with some settings changed, validated again."""
@@ -176,17 +176,24 @@ class Settings(BaseModel):
     @classmethod
     def from_toml(cls, path: str | Path) -> Settings:
         """Read a TOML file; missing keys take their defaults, unknown ones are refused."""
+        content = read_toml(path)
         try:
-            text = Path(path).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise FileError(f"cannot read the settings file {path}: {reason}.") from None
-        try:
-            return cls(**tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise SettingsError(f"{path} is not valid TOML: {error}.") from None
+            return cls(**content)
         except SettingsError as error:
             raise SettingsError(f"{path}: {error}") from None
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The content of a TOML file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise FileError(f"cannot read the settings file {path}: {reason}.") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}.") from None
 
 
 def _python(value: Any) -> Any:
@@ -196,7 +203,7 @@ def _python(value: Any) -> Any:
     return tuple(_python(v) for v in value) if isinstance(value, (list, tuple)) else value
 
 
-def _readable(error: ValidationError) -> str:
+def readable(error: ValidationError, known: tuple[str, ...]) -> str:
     """One line for people from a validation error: the first problem, named by its setting."""
     first = error.errors()[0]
     message = first["msg"].removeprefix("Value error, ")
@@ -204,7 +211,7 @@ def _readable(error: ValidationError) -> str:
         return f"setting {message}."
     name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        return f"setting {name} is unknown; known are {', '.join(Settings.model_fields)}."
+        return f"setting {name} is unknown; known are {', '.join(known)}."
     message = f"{message[0].lower()}{message[1:]}"
     remedy = REMEDIES.get(name) or REMEDIES.get(first["type"], message)
     return f"setting {name}: {remedy} (got {first['input']!r})."

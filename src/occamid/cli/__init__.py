@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import typer
 
-from occamid.cli import bench, records, train
+from occamid.cli import bench, records, train, use
 from occamid.errors import OccamidError
 
 app = typer.Typer(
@@ -20,6 +20,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(train.identify)
+for command in (use.simulate, use.predict, use.compare, use.inspect, use.report):
+    app.command()(command)
 app.add_typer(records.app, name="data")
 app.add_typer(bench.app, name="benchmark")
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version

@@ -10,9 +10,10 @@ import typer
 from rich.table import Table as Grid
 
 from occamid.atomic import replace_file
+from occamid.benchmark import honest as honestly
 from occamid.benchmark import rows, table, versus
 from occamid.benchmark import run as running
-from occamid.cli.shared import console, say, training_bar
+from occamid.cli.shared import console, say, stage_bar, training_bar
 from occamid.errors import check_choice
 
 app = typer.Typer(
@@ -114,6 +115,37 @@ def _tell_baseline(record: str, row: dict[str, Any]) -> None:
         f"({row['paper']['model']}), {errors['honest']} honest ({row['honest']['model']}), "
         f"{row['seconds']:.0f} s"
     )
+
+
+@app.command()
+def honest(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Real records and twins; all if none is named.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0.")] = 5,
+    effort: Annotated[str, typer.Option(help="quick, standard or thorough.")] = "standard",
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = RESULTS / "honest-auto",
+) -> None:
+    """The automatic mode on records it has no settings for; test data are only used to judge it.
+
+    Official splits and initial windows.  Writes honest-RECORD.json.
+    """
+    chosen = names or list(honestly.names())
+    for name in chosen:
+        check_choice("record", name, honestly.names())
+    for name in chosen:
+        runs = []
+        for seed in range(seeds):
+            with stage_bar() as progress:
+                runs.append(honestly.run_seed(name, seed, effort, progress))
+            found = honestly.write(name, runs, effort, out)
+        errors = ", ".join(
+            f"{k} {v['mean']:.4f} ± {v['std']:.4f}" for k, v in found["rmse"].items()
+        )
+        say(
+            f"{name}: {errors}; 95 % band covers {found['coverage95']:.1%}; "
+            f"{', '.join(sorted(set(found['families'])))}; {found['seconds']:.0f} s each"
+        )
 
 
 @app.command("table")

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from occamid import driver
+from occamid import auto, driver
 from occamid.errors import SettingsError
 
 console = Console()
@@ -33,10 +33,8 @@ def numbers(text: str | None, kind: type, name: str) -> tuple[Any, ...] | None:
         ) from None
 
 
-@contextmanager
-def training_bar(what: str = "compiling") -> Iterator[Callable[[driver.Progress], None]]:
-    """A live bar: cycles done, time so far, time left, best error so far."""
-    columns = (
+def _columns() -> tuple[Any, ...]:
+    return (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
@@ -44,7 +42,30 @@ def training_bar(what: str = "compiling") -> Iterator[Callable[[driver.Progress]
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    with Progress(*columns, console=console) as bar:
+
+
+@contextmanager
+def stage_bar(quiet: bool = False) -> Iterator[Callable[[auto.Stage], None]]:
+    """A live bar of the automatic mode: what goes on, time so far, time left."""
+    with Progress(*_columns(), console=console, disable=quiet) as bar:
+        task = bar.add_task("reading", total=1.0, state="", left="")
+
+        def progress(stage: auto.Stage) -> None:
+            left = stage.seconds * (1 - stage.share) / stage.share if stage.share > 0.02 else None
+            bar.update(
+                task,
+                description=stage.what,
+                completed=stage.share,
+                left="" if left is None else f"{left:.0f} s left",
+            )
+
+        yield progress
+
+
+@contextmanager
+def training_bar(what: str = "compiling") -> Iterator[Callable[[driver.Progress], None]]:
+    """A live bar: cycles done, time so far, time left, best error so far."""
+    with Progress(*_columns(), console=console) as bar:
         task = bar.add_task(what, total=None, state="", left="")
 
         def progress(p: driver.Progress) -> None:

@@ -1,133 +1,162 @@
-"""``occamid identify``: from records to a folder with models, figures and plots."""
+"""``occamid identify``: from a log file to a run folder with model, figures and report."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from occamid import driver, figures, metrics, modelfile, store
-from occamid.calibration import score
-from occamid.cli.shared import console, numbers, say, training_bar
+from occamid import auto, runs, store
+from occamid.checkpoint import Checkpoints
+from occamid.cli.shared import console, numbers, say, stage_bar
 from occamid.data import twins
-from occamid.ensemble import ensemble_of
 from occamid.errors import SettingsError
-from occamid.result import Result
-from occamid.settings import Settings
+from occamid.job import Job, job_from
 
 
 def identify(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="CSV, Excel, Parquet, MATLAB, NumPy or HDF5 files.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "--inputs", "-u", help="Input column: name, or position from 1."),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--output", "--outputs", "-y", help="Output column; repeat for several."),
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Time column; default: found by name.")] = None,
+    sampling_time: Annotated[
+        float | None, typer.Option(help="Seconds between samples, without a time column.")
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option(help="Column that tells experiments apart.")
+    ] = None,
+    resample: Annotated[
+        bool, typer.Option("--resample", help="Interpolate uneven samples to even steps.")
+    ] = False,
+    gaps: Annotated[str | None, typer.Option(help="Missing values: error, or split.")] = None,
+    variable: Annotated[str | None, typer.Option(help="Variable of a MATLAB or HDF5 file.")] = None,
+    test: Annotated[
+        list[Path] | None, typer.Option(help="File the model must not see; only to judge it.")
+    ] = None,
+    split: Annotated[
+        float | None, typer.Option(help="Share of each record to estimate on, such as 0.7.")
+    ] = None,
+    effort: Annotated[
+        str | None, typer.Option(help="How much is tried: quick, standard or thorough.")
+    ] = None,
+    network: Annotated[str | None, typer.Option(help="auto, mlp, lstm or rnn.")] = None,
+    hidden: Annotated[str | None, typer.Option(help="Units of the hidden layers: 10,10.")] = None,
+    lags: Annotated[int | None, typer.Option(help="Lags of inputs and outputs.")] = None,
+    input_lags: Annotated[int | None, typer.Option(help="Lags of the inputs.")] = None,
+    output_lags: Annotated[int | None, typer.Option(help="Lags of the outputs.")] = None,
+    lam: Annotated[str | None, typer.Option(help="λ, one or several: 1e-3,2e-3; or auto.")] = None,
+    restarts: Annotated[int | None, typer.Option(help="Random initialisations.")] = None,
+    single: Annotated[
+        bool, typer.Option("--single", help="One model instead of an ensemble.")
+    ] = False,
     example: Annotated[
         str | None,
-        typer.Option(help=f"A simulated process: {', '.join(twins.TWINS)}.", show_default=False),
+        typer.Option(help=f"A simulated process instead of files: {', '.join(twins.TWINS)}."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/identify"),
     config: Annotated[
-        Path | None, typer.Option(help="TOML file of settings; options override it.")
+        Path | None, typer.Option(help="TOML file of a job, such as RUN/settings.toml.")
     ] = None,
-    network: Annotated[str | None, typer.Option(help="mlp, lstm or rnn.")] = None,
-    hidden: Annotated[
-        str | None, typer.Option(help="Units of the hidden layers: 20 or 10,10.")
-    ] = None,
-    lags: Annotated[
-        int | None, typer.Option(help="Lags of inputs and outputs; default: from the data.")
-    ] = None,
-    lam: Annotated[str | None, typer.Option(help="λ, one or several: 1e-3 or 1e-3,2e-3.")] = None,
-    restarts: Annotated[int | None, typer.Option(help="Random initialisations for each λ.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Fixes data and initial weights.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Fixes everything that is random.")] = None,
+    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/identify"),
     force: Annotated[
-        bool, typer.Option("--force", help="Replace what is in the output folder.")
+        bool, typer.Option("--force", help="Replace what is in the run folder.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a stopped run left off.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON, nothing else.")
     ] = False,
 ) -> None:
-    """Identify a simulated process; write models, figures and two plots to a folder.
+    """Identify a dynamic system from logged inputs and outputs.
 
-    All restarts and λ values are trained together.  The ten best, chosen on the estimation data
-    alone, make an ensemble with bands; the test record is only used to say how good they are.
-    Every setting (activation, bias, delay, structure, …) can stand in the TOML file of --config.
+    Lags, network, λ and everything else are chosen from the data by cross-validation; a test
+    record is only used to say how good the model is.  The run folder gets the model, a report
+    to open in a browser, figures, and settings.toml, which repeats the run with --config.
 
-    Try: [bold]occamid identify --example cascaded-tanks-twin --out runs/demo[/bold]
+    Try: [bold]occamid identify log.csv --input pump --output level --split 0.7[/bold]
     """
-    if example is None:
-        raise SettingsError(f"name a process with --example; there are {', '.join(twins.TWINS)}.")
-    settings = settings_from(
-        config,
-        network=network,
-        hidden=numbers(hidden, int, "hidden"),
-        input_lags=lags,
-        output_lags=lags,
-        lam=numbers(lam, float, "lam"),
-        restarts=restarts,
-        seed=seed,
-    )
-    twin = twins.make(example, settings.seed)
-    store.check_writable(out, overwrite=force)
-    with training_bar() as progress:
-        result = driver.identify(twin.estimation, settings, progress=progress)
-    _show(result)
-    _finish(result, twin, out)
-
-
-def settings_from(config: Path | None, **options: Any) -> Settings:
-    """The settings of a file, if any, with the options that were given in their place."""
-    base = Settings.from_toml(config) if config else Settings()
-    return base.replace(**{k: v for k, v in options.items() if v is not None})
-
-
-def _show(result: Result) -> None:
-    """A table of the best models and the surviving regressors by name."""
-    table = Table(title="best models on the estimation data", title_justify="left")
-    headings = ("λ", "cycle", "one step", "free run", "pruned", "kept", "neurons", "evidence")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for index in result.ranking(8):
-        row = result.row(index)
-        table.add_row(
-            f"{row.lam:g}",
-            str(row.cycle),
-            " ".join(f"{v:.4f}" for v in row.one_step_rmse),
-            " ".join(f"{v:.4f}" for v in row.free_run_rmse),
-            f"{row.sparsity:.1%}",
-            f"{row.regressors} of {len(result.regressors)}",
-            str(row.neurons),
-            f"{row.log_evidence:.1f}",
-        )
-    console.print(table)
-    bad = int((result.table["status"] != 0).sum())
-    if bad:
-        say(f"{bad} of {result.table['status'].size} models diverged, emptied or broke off.")
-    names = result.best.regressors
-    say(f"keeps {len(names)} of {len(result.regressors)} regressors: {', '.join(names)}")
-
-
-def _finish(result: Result, twin: twins.Twin, out: Path) -> None:
-    """The ensemble with its bands, the honest test, the plots and the files."""
-    with console.status("posteriors and bands"):
-        ensemble = ensemble_of(result, twin.estimation)
-        n_init = result.start
-        found = ensemble.simulate_distribution(twin.test, n_init)
-    fit = metrics.fit_percent(twin.test.y, found.mean, n_init)
-    error = metrics.rmse(twin.test.y, found.mean, n_init)
-    covered = score(twin.test.y, found, n_init).coverage[0.95]
-    test = {
-        "name": twin.test.name,
-        "n_init": n_init,
-        "rmse": error.tolist(),
-        "fit": fit.tolist(),
-        "coverage95": covered.tolist(),
+    options = {
+        "example": example,
+        "files": [str(p.absolute()) for p in files or []],
+        "inputs": list(inputs or []),
+        "outputs": list(outputs or []),
+        "time": time,
+        "sampling_time": sampling_time,
+        "experiment": experiment,
+        "resample": resample or None,
+        "gaps": gaps,
+        "variable": variable,
+        "test": [str(p.absolute()) for p in test or []],
+        "split": split,
     }
-    say(
-        f"test record, free run of the {len(ensemble.weights)} best after {n_init} samples: RMSE "
-        f"{', '.join(f'{v:.4g}' for v in error)}, fit {', '.join(f'{v:.1f} %' for v in fit)}, "
-        f"95 % band covers {', '.join(f'{v:.1%}' for v in covered)}"
-    )
+    fixed = {
+        "effort": effort,
+        "network": network,
+        "hidden": numbers(hidden, int, "hidden"),
+        "input_lags": lags if input_lags is None else input_lags,
+        "output_lags": lags if output_lags is None else output_lags,
+        "lam": "auto" if lam == "auto" else numbers(lam, float, "lam"),
+        "restarts": restarts,
+        "single": single or None,
+        "seed": seed,
+    }
+    job = job_from(config, options, fixed)
+    if resume and force:
+        raise SettingsError("--resume and --force exclude each other; give one of them.")
+    store.check_writable(out, overwrite=force)
+    summary = run_job(job, out, resume=resume, quiet=as_json)
+    if as_json:
+        print(json.dumps(summary))
+
+
+def run_job(job: Job, out: Path, *, resume: bool, quiet: bool) -> dict[str, Any]:
+    """Read, identify, judge and write; finished cycles are kept beside the folder until then."""
+    estimation, test = job.read()
+    checkpoints = Checkpoints(out.absolute().parent / f".{out.name}.partial")
+    if not resume:
+        checkpoints.clear()
+    with stage_bar(quiet) as progress:
+        found = auto.identify_auto(estimation, job.plan, progress=progress, checkpoints=checkpoints)
     with store.new_folder(out) as folder:
-        store.write_result(result, folder, {"test": test})
-        modelfile.save_ensemble(ensemble, folder / "model.safetensors")
-        title = f"{twin.name}: free run on data the model has not seen"
-        figures.save(
-            figures.free_run_figure(twin.test, found, n_init, title), folder / "free_run.png"
+        summary = runs.write(found, job, test, folder)
+    checkpoints.clear()
+    if not quiet:
+        _show(found, summary, out)
+    return summary
+
+
+def _show(found: auto.Automatic, summary: dict[str, Any], out: Path) -> None:
+    """What was tried, what was chosen, and the verdict."""
+    if found.trials:
+        table = Table(title="cross-validation on the estimation data", title_justify="left")
+        for heading in ("family", "free-run error", "what it is"):
+            table.add_column(heading, no_wrap=heading == "family")
+        for trial in found.trials:
+            mark = " *" if trial.family == found.family.name else ""
+            errors = ", ".join(f"{v:.4g}" for v in trial.rmse)
+            table.add_row(trial.family + mark, errors, trial.about)
+        console.print(table)
+    say(summary["verdict"]["headline"])
+    for warning in summary["verdict"]["warnings"]:
+        say(f"note: {warning}")
+    for judged in summary["test"]:
+        say(
+            f"{judged['name']}, free run after {judged['n_init']} samples: RMSE "
+            f"{', '.join(f'{v:.4g}' for v in judged['rmse'])}, fit "
+            f"{', '.join(f'{v:.1f} %' for v in judged['fit'])}, 95 % band covers "
+            f"{', '.join(f'{v:.1%}' for v in judged['coverage95'])}"
         )
-        figures.save(figures.sparsity_figure(result.best), folder / "sparsity.png")
     say(f"written to {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")
+    say(f"open {out / runs.PAGE} in a browser")

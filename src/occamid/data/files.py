@@ -63,26 +63,6 @@ def read_records(
         raise type(error)(_one_line(str(error))) from None
 
 
-def as_record(data: Any) -> Record:
-    """A record from an object with ``u``, ``y`` and, where it has them, a sampling time and name.
-
-    Made for ``Input_output_data`` of the package nonlinear_benchmarks.  Its
-    ``state_initialization_window_length`` is not kept: give it to a simulation as the number of
-    outputs that it may know.
-    """
-    if isinstance(data, Record):
-        return data
-    u, y = getattr(data, "u", None), getattr(data, "y", None)
-    if u is None or y is None:
-        missing = " and ".join(n for n, v in (("u", u), ("y", y)) if v is None)
-        raise DataError(
-            f"expected an object with u and y, got {type(data).__name__} without {missing}; "
-            "wrap the arrays: Record(u=..., y=...)."
-        )
-    step, name = getattr(data, "sampling_time", None), getattr(data, "name", None)
-    return Record(u=u, y=y, sampling_time=1.0 if step is None else step, name=str(name or "record"))
-
-
 def _records(
     files: Sequence[Path], wanted: Wanted, options: Options, variable: str | None
 ) -> tuple[Record, ...]:

@@ -129,18 +129,37 @@ class Record:
         return replace(self, u=u, y=y, sampling_time=self.sampling_time * factor)
 
 
+def as_record(data: Any) -> Record:
+    """A record from an object with ``u``, ``y`` and, where it has them, a sampling time and name.
+
+    Made for ``Input_output_data`` of the package nonlinear_benchmarks.  Its
+    ``state_initialization_window_length`` is not kept: give it to a simulation as the number of
+    outputs that it may know.
+    """
+    if isinstance(data, Record):
+        return data
+    u, y = getattr(data, "u", None), getattr(data, "y", None)
+    if u is None or y is None:
+        missing = " and ".join(n for n, v in (("u", u), ("y", y)) if v is None)
+        raise DataError(
+            f"expected an object with u and y, got {type(data).__name__} without {missing}; "
+            "wrap the arrays: Record(u=..., y=...)."
+        )
+    step, name = getattr(data, "sampling_time", None), getattr(data, "name", None)
+    return Record(u=u, y=y, sampling_time=1.0 if step is None else step, name=str(name or "record"))
+
+
 def as_records(records: Record | Iterable[Record]) -> tuple[Record, ...]:
-    """One record or several as a tuple of experiments with the same channels and sampling time."""
-    found = tuple(records) if isinstance(records, Iterable) else (records,)
+    """One record or several as a tuple of experiments with the same channels and sampling time.
+
+    Whatever :func:`as_record` takes counts as a record.
+    """
+    several = isinstance(records, Iterable) and not hasattr(records, "u")
+    found = tuple(as_record(r) for r in (records if several else (records,)))  # type: ignore[union-attr]
     if not found:
         raise DataError("no record was given.")
     first = found[0]
     for other in found:
-        if not isinstance(other, Record):
-            raise DataError(
-                f"expected occamid.Record objects, got {type(other).__name__}; "
-                "wrap the arrays: Record(u=..., y=...)."
-            )
         for what, mine, theirs in (
             ("inputs", first.input_names, other.input_names),
             ("outputs", first.output_names, other.output_names),

@@ -1,0 +1,346 @@
+"""The automatic mode: records in, an ensemble with bands out, nothing chosen by hand.
+
+Every family of :mod:`occamid.families` is cross-validated: a block of every record is held back,
+the family is trained on the rest, and its ensemble simulates the block from the block's own first
+samples.  The simplest family whose free-run error is within a few per cent of the best is
+trained again on everything.  The test record of a user is never seen here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from occamid.checkpoint import Checkpoints
+from occamid.data.record import Record, as_records
+from occamid.driver import Progress, identify
+from occamid.ensemble import Ensemble, combine, no_narrower_than_seen
+from occamid.errors import DataError
+from occamid.families import Family, Plan, families
+from occamid.model import Model
+from occamid.posterior import LARGEST as MOST_WEIGHTS
+from occamid.posterior import Posterior, fit_posterior
+from occamid.refine import refine
+from occamid.result import Result
+
+Array = np.ndarray
+SIMPLER = 1.10  # a simpler family may be this much worse in cross-validation
+MOST_ROWS, PIECE = 10_000, 1_000  # longer records are trained on evenly spaced pieces
+FEWEST_BLOCK = 20  # rows a held-back block must have after its initial window
+WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
+
+
+class Stage(NamedTuple):
+    """Where the automatic mode stands."""
+
+    what: str
+    share: float  # of the whole work, 0 to 1
+    seconds: float
+
+
+class Trial(NamedTuple):
+    """A family in cross-validation: free-run error on blocks it was not trained on."""
+
+    family: str
+    about: str
+    rmse: tuple[float, ...]  # per output, in the user's units
+    score: float  # over all outputs, in standard deviations
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Automatic:
+    """What the automatic mode found.
+
+    Attributes:
+        ensemble: the models with their bands.
+        family: what was chosen.
+        trials: every family with its cross-validated error, in the order they were tried.
+        result: the last training, every restart and cycle.
+        records: what was trained on (pieces of it, where the records were very long).
+    """
+
+    ensemble: Ensemble
+    family: Family
+    trials: tuple[Trial, ...]
+    result: Result
+    records: tuple[Record, ...]
+    plan: Plan
+
+    @property
+    def expected_rmse(self) -> tuple[float, ...]:
+        """Free-run error to expect on new data, per output: that of the cross-validation."""
+        own = [t.rmse for t in self.trials if t.family == self.family.name]
+        return own[0] if own else tuple(float("nan") for _ in self.ensemble.inflation)
+
+
+def identify_auto(
+    records: Record | Iterable[Record],
+    plan: Plan | None = None,
+    *,
+    progress: Callable[[Stage], None] | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> Automatic:
+    """Identify a dynamic system without choosing lags, widths, λ, cycles or restarts.
+
+    Args:
+        records: estimation data; several records are several experiments of one system.
+        plan: effort, seed, and what is to be fixed; by default nothing is.
+        progress: called as the work goes on.
+        checkpoints: where finished cycles are kept.
+    """
+    plan = plan or Plan()
+    data = thin(as_records(records))
+    tried = families(plan, data)
+    clock = _Clock(progress, plan.budget.folds, tried)
+    trials: list[Trial] = []
+    if len(tried) > 1:
+        trials = cross_validate(tried, data, plan, clock, checkpoints)
+    chosen = choose(tried, trials)
+    result = identify(
+        data,
+        chosen.settings,
+        progress=clock.sub(f"training {chosen.name}"),
+        checkpoints=checkpoints,
+    )
+    clock.tell(f"ensemble of {chosen.name}")
+    ensemble = assemble(result, chosen, data, plan)
+    clock.finish()
+    return Automatic(ensemble, chosen, tuple(trials), result, data, plan)
+
+
+def thin(records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """At most ``MOST_ROWS`` rows: evenly spaced pieces where the records are longer."""
+    total = sum(map(len, records))
+    if total <= MOST_ROWS:
+        return records
+    pieces: list[Record] = []
+    for record in records:
+        count = max(1, round(MOST_ROWS / PIECE * len(record) / total))
+        length = min(PIECE, len(record))
+        starts = np.linspace(0, len(record) - length, count).round().astype(int)
+        pieces += [
+            replace(record[int(s) : int(s) + length], name=f"{record.name} from row {s}")
+            for s in starts
+        ]
+    return tuple(pieces)
+
+
+def choose(tried: Sequence[Family], trials: Sequence[Trial]) -> Family:
+    """The simplest family whose cross-validated error is nearly the best."""
+    if not trials:
+        return tried[0]
+    best = min(t.score for t in trials)
+    if not np.isfinite(best):
+        return tried[0]
+    near = next(t for t in trials if t.score <= SIMPLER * best)
+    return next(f for f in tried if f.name == near.family)
+
+
+def cross_validate(
+    tried: Sequence[Family],
+    records: tuple[Record, ...],
+    plan: Plan,
+    clock: _Clock,
+    checkpoints: Checkpoints | None,
+) -> list[Trial]:
+    """Free-run errors of every family on blocks of the records that it was not trained on."""
+    spread = np.std(np.concatenate([r.y for r in records]), axis=0)
+    squares: dict[str, list[Array]] = {f.name: [] for f in tried}
+    seconds = dict.fromkeys(squares, 0.0)
+    for fold in range(plan.budget.folds):
+        blocks = [_block(len(r), fold, plan.budget.folds) for r in records]
+        for group in _sharing_settings(tried):
+            began = time.perf_counter()
+            what = f"cross-validation {fold + 1} of {plan.budget.folds}, {group[0].name}"
+            found = _fold(group, records, blocks, plan, clock.sub(what), checkpoints)
+            for family, errors in zip(group, found, strict=True):
+                squares[family.name].append(errors)
+                seconds[family.name] += (time.perf_counter() - began) / len(group)
+    trials = []
+    for family in tried:
+        rmse = np.sqrt(np.mean(np.concatenate(squares[family.name]), axis=0))
+        rmse = np.where(np.isfinite(rmse), rmse, np.inf)
+        score = float(np.sqrt(np.mean((rmse / spread) ** 2)))
+        trials.append(
+            Trial(family.name, family.about, tuple(map(float, rmse)), score, seconds[family.name])
+        )
+    return trials
+
+
+def _sharing_settings(tried: Sequence[Family]) -> list[list[Family]]:
+    """Families of the same settings together: they share a training."""
+    found: list[list[Family]] = []
+    for family in tried:
+        if found and found[-1][0].settings == family.settings:
+            found[-1].append(family)
+        else:
+            found.append([family])
+    return found
+
+
+def _block(rows: int, fold: int, folds: int) -> slice:
+    return slice(rows * fold // folds, rows * (fold + 1) // folds)
+
+
+def _fold(
+    group: Sequence[Family],
+    records: tuple[Record, ...],
+    blocks: Sequence[slice],
+    plan: Plan,
+    progress: Callable[[Progress], None],
+    checkpoints: Checkpoints | None,
+) -> list[Float[Array, "N ny"]]:
+    """Squared errors on the held-back blocks, for each family that shares this training."""
+    settings = group[0].settings
+    ny = records[0].y.shape[1]
+    failed = [np.full((1, ny), np.inf)] * len(group)
+    try:
+        result = identify(
+            records,
+            settings.replace(restarts=max(2, settings.restarts // 2)),
+            held_back=blocks,
+            progress=progress,
+            checkpoints=checkpoints,
+        )
+        models = chosen_models(result, plan.budget.members)
+    except DataError:  # too short for these lags without the block, or no model was usable
+        return failed
+    found = []
+    for family in group:
+        members = models
+        if family.refined:
+            steps = max(1, plan.budget.iterations // 2)
+            posteriors = refine(models, records, iterations=steps, held_back=blocks)
+            members = [p.model for p in posteriors]
+        found.append(_held_back_squares(members, records, blocks, result.start, ny))
+    return found
+
+
+def _held_back_squares(
+    members: Sequence[Model],
+    records: tuple[Record, ...],
+    blocks: Sequence[slice],
+    start: int,
+    ny: int,
+) -> Float[Array, "N ny"]:
+    """Squared errors of the median free run through each block after its own first samples."""
+    parts = []
+    for record, rows in zip(records, blocks, strict=True):
+        block = record[rows]
+        if len(block) < start + FEWEST_BLOCK:
+            continue
+        runs = np.stack([m.simulate(block.u, block.y[:start]) for m in members])
+        with np.errstate(all="ignore"):
+            miss = (np.median(runs, axis=0) - block.y)[start:] ** 2
+        parts.append(np.where(np.isfinite(miss), miss, np.inf))
+    return np.concatenate(parts) if parts else np.full((1, ny), np.inf)
+
+
+def chosen_models(result: Result, count: int) -> list[Model]:
+    """The best models on the estimation data as Occam ranks them, one for each λ and restart.
+
+    Always the same number (the best ones again where there are fewer), so that what is compiled
+    for one fold serves the next.
+    """
+    order = result.ranking(count)
+    return [result.model(index) for index in (order * count)[:count]]
+
+
+def assemble(result: Result, family: Family, records: tuple[Record, ...], plan: Plan) -> Ensemble:
+    """The ensemble of a family's best models, or the one nearest to it with ``plan.single``."""
+    models = _distinct(chosen_models(result, plan.budget.members))
+    if family.refined:
+        posteriors = refine(models, records, iterations=plan.budget.iterations)
+    else:
+        posteriors = [fit_posterior(m, records, _method(m)) for m in models]
+    feedback: Any = "none" if family.refined or family.settings.output_lags == 0 else "process"
+    posteriors = _usable(posteriors, records)
+    ensemble = combine(posteriors, feedback=feedback)
+    if plan.single and len(posteriors) > 1:
+        ensemble = combine([posteriors[_nearest(ensemble, records)]], feedback=feedback)
+    return no_narrower_than_seen(ensemble, records)
+
+
+def _method(model: Model) -> Any:
+    small = model.compact()
+    return "full" if small.parameters <= MOST_WEIGHTS else "diagonal"
+
+
+def _distinct(models: Sequence[Model]) -> list[Model]:
+    """Each model once."""
+    seen: dict[bytes, Model] = {}
+    for model in models:
+        seen.setdefault(b"".join(np.asarray(v).tobytes() for v in model.weights.values()), model)
+    return list(seen.values())
+
+
+def _usable(posteriors: Sequence[Posterior], records: tuple[Record, ...]) -> list[Posterior]:
+    """Members whose free run on the estimation data is not far worse than the others'."""
+    errors = []
+    for posterior in posteriors:
+        model = posterior.model
+        with np.errstate(all="ignore"):
+            squares = [
+                (model.simulate(r.u, r.y[: model.start]) - r.y)[model.start :] ** 2 for r in records
+            ]
+            scaled = np.concatenate(squares) / model.scaling.y_scale**2
+            errors.append(float(np.sqrt(np.mean(scaled))))
+    finite = np.where(np.isfinite(errors), errors, np.inf)
+    if not np.isfinite(finite).any():
+        raise DataError("no model is usable in free run; use more data, other lags or --effort.")
+    worst = WORST * np.median(finite[np.isfinite(finite)])
+    return [p for p, e in zip(posteriors, finite, strict=True) if e <= worst]
+
+
+def _nearest(ensemble: Ensemble, records: tuple[Record, ...]) -> int:
+    """The member whose free runs are nearest to the ensemble's."""
+    start = ensemble.start
+    distance = np.zeros(len(ensemble.weights))
+    for record in records:
+        middle = ensemble.simulate(record.u, record.y[:start])
+        for k in range(len(distance)):
+            run = ensemble.member(k).simulate(record.u, record.y[:start])
+            distance[k] += np.sum(((run - middle) / ensemble.first.scaling.y_scale) ** 2)
+    return int(np.argmin(distance))
+
+
+class _Clock:
+    """Turns the progress of many trainings into one: equal shares for folds and the last run."""
+
+    def __init__(
+        self, progress: Callable[[Stage], None] | None, folds: int, tried: Sequence[Family]
+    ) -> None:
+        self._progress = progress
+        self._began = time.perf_counter()
+        trainings = len(_sharing_settings(tried)) * folds if len(tried) > 1 else 0
+        self._share = 1.0 / (trainings + 2)  # the last training counts twice
+        self._before, self._done = -self._share, 0.0
+
+    def sub(self, what: str) -> Callable[[Progress], None]:
+        """Progress of one more training."""
+        self._before += self._share
+        self._done = self._before
+        self.tell(what)
+
+        def step(p: Progress) -> None:
+            self._done = self._before + self._share * p.done / p.total
+            self.tell(what)
+
+        return step
+
+    def tell(self, what: str) -> None:
+        """Say what goes on."""
+        if self._progress:
+            seconds = time.perf_counter() - self._began
+            self._progress(Stage(what, min(1.0, self._done), seconds))
+
+    def finish(self) -> None:
+        """All is done."""
+        self._done = 1.0
+        self.tell("done")

@@ -1,0 +1,203 @@
+"""Commands that use a run: simulate, predict, compare, inspect, report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.table import Table
+
+from occamid import figures, modelfile, runs, store
+from occamid import report as pages
+from occamid.atomic import replace_file
+from occamid.cli.shared import console, say
+from occamid.data.files import read_records
+from occamid.data.record import Record
+from occamid.ensemble import Ensemble
+from occamid.errors import DataError, FileError, SettingsError
+from occamid.metrics import rmse
+from occamid.networks import matrices
+from occamid.predictive import Distribution
+
+Run = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]
+File = Annotated[Path, typer.Argument(help="File with the columns the model was identified on.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
+Gaps = Annotated[str, typer.Option(help="Missing values: error, or split.")]
+Resample = Annotated[bool, typer.Option("--resample", help="Interpolate uneven samples.")]
+
+
+def _read(ensemble: Ensemble, file: Path, *, gaps: str = "error", resample: bool = False) -> Record:
+    """The first record of a file, with the channels of the model."""
+    names = ensemble.regressors_in
+    found = read_records(
+        file,
+        inputs=names.input_names,
+        outputs=names.output_names,
+        sampling_time=None,
+        resample=resample or None,
+        gaps=gaps,  # type: ignore[arg-type]
+    )
+    return max(found, key=len)
+
+
+def _table(record: Record, found: Distribution) -> pd.DataFrame:
+    """Time, mean, standard deviation and 95 % band of every output."""
+    low, high = found.interval(0.95)
+    columns: dict[str, Any] = {"time": np.arange(len(record)) * record.sampling_time}
+    for k, name in enumerate(record.output_names):
+        columns |= {
+            name: found.mean[:, k],
+            f"{name} std": found.std[:, k],
+            f"{name} low": low[:, k],
+            f"{name} high": high[:, k],
+        }
+    return pd.DataFrame(columns)
+
+
+def _write_table(table: pd.DataFrame, out: Path, known: int, as_json: bool, facts: Any) -> None:
+    replace_file(out, table.to_csv(index=False, float_format="%.9g").encode())
+    if as_json:
+        print(json.dumps(store.plain({"out": str(out), "known": known, **facts})))
+    else:
+        for name, value in facts.items():
+            say(f"{name}: {value}")
+        say(f"written to {out}: {len(table)} rows")
+
+
+def simulate(
+    run: Run,
+    file: File,
+    n_init: Annotated[
+        int | None, typer.Option(help="Measured outputs the run may start from; default: the lags.")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=2, help="Monte Carlo samples; default: first-order bands.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("sim.csv"),
+    gaps: Gaps = "error",
+    resample: Resample = False,
+    as_json: Json = False,
+) -> None:
+    """Free run of a model on a file's inputs, with bands; only its first outputs are looked at."""
+    ensemble = runs.load(run)
+    record = _read(ensemble, file, gaps=gaps, resample=resample)
+    start = ensemble.start if n_init is None else n_init
+    extra: dict[str, Any] = {"method": "monte-carlo", "samples": samples} if samples else {}
+    found = ensemble.simulate_distribution(record, start, **extra)
+    judged = runs.judge(ensemble, record, start)
+    facts = {"rmse": judged.rmse, "fit %": judged.fit, "95 % band covers": judged.coverage95}
+    _write_table(_table(record, found), out, start, as_json, facts)
+
+
+def predict(
+    run: Run,
+    file: File,
+    horizon: Annotated[int, typer.Option(min=1, help="Steps ahead.")] = 1,
+    out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("prediction.csv"),
+    gaps: Gaps = "error",
+    resample: Resample = False,
+    as_json: Json = False,
+) -> None:
+    """Predict a file's outputs a number of steps ahead from its own measurements."""
+    ensemble = runs.load(run)
+    record = _read(ensemble, file, gaps=gaps, resample=resample)
+    if len(record) <= ensemble.start:
+        raise DataError(f"{file}: {len(record)} rows, but the model needs over {ensemble.start}.")
+    found = ensemble.predict_distribution(record, horizon)
+    error = rmse(record.y, found.mean, ensemble.start)
+    facts = {"rmse": tuple(map(float, error)), "horizon": horizon}
+    _write_table(_table(record, found), out, ensemble.start, as_json, facts)
+
+
+def compare(
+    paths: Annotated[list[Path], typer.Argument(help="Run folders, then the file to compare on.")],
+    out: Annotated[Path | None, typer.Option(help="Plot to write, PNG or SVG.")] = None,
+    gaps: Gaps = "error",
+    resample: Resample = False,
+    as_json: Json = False,
+) -> None:
+    """Fit, error and size of one or more runs in free run on one file."""
+    if len(paths) < 2:
+        raise SettingsError("compare needs one or more run folders and a file after them.")
+    *folders, file = paths
+    rows, shown = [], []
+    for folder in folders:
+        ensemble = runs.load(folder)
+        record = _read(ensemble, file, gaps=gaps, resample=resample)
+        judged = runs.judge(ensemble, record)
+        rows.append({"run": str(folder), **judged._asdict(), "parameters": ensemble.parameters})
+        shown.append((str(folder), ensemble.simulate(record.u, record.y[: ensemble.start])))
+    if out is not None:
+        if out.suffix.lower() not in (".png", ".svg"):
+            raise FileError(f"{out}: a plot is written as .png or .svg.")
+        figures.save(figures.compare_figure(record, shown, f"free run on {record.name}"), out)
+    if as_json:
+        print(json.dumps(store.plain(rows)))
+        return
+    table = Table(title=f"free run on {record.name}", title_justify="left")
+    for heading in ("run", "fit %", "RMSE", "95 % band covers", "parameters"):
+        table.add_column(heading)
+    for row in sorted(rows, key=lambda r: -np.mean(r["fit"])):
+        cells = (
+            ", ".join(f"{v:.1f}" for v in row["fit"]),
+            ", ".join(f"{v:.4g}" for v in row["rmse"]),
+            ", ".join(f"{v:.1%}" for v in row["coverage95"]),
+        )
+        table.add_row(row["run"], *cells, str(row["parameters"]))
+    console.print(table)
+
+
+def inspect(run: Run, as_json: Json = False) -> None:
+    """What a model is made of: regressors with their evidence, sparsity, settings, provenance."""
+    ensemble = runs.load(run)
+    about = modelfile.read_about(run / runs.MODEL if run.is_dir() else run)
+    best = max(ensemble.posteriors, key=lambda p: p.log_evidence)
+    rows = [r._asdict() for r in best.table()]
+    evidence = best.regressor_evidence()
+    sparsity = {n: float(np.mean(W == 0)) for n, W in matrices(best.model.weights).items()}
+    if as_json:
+        content = {
+            "members": len(ensemble.weights),
+            "parameters": ensemble.parameters,
+            "regressors": evidence,
+            "weights": rows,
+            "sparsity": sparsity,
+            **about,
+        }
+        print(json.dumps(store.plain(content)))
+        return
+    say(
+        f"{len(ensemble.weights)} members with {ensemble.parameters} parameters in all; the one "
+        f"with most evidence has {best.model.parameters}"
+    )
+    table = Table(title="its regressors", title_justify="left")
+    for heading in ("regressor", "log evidence", "weights ± standard error"):
+        table.add_column(heading, no_wrap=heading != "weights ± standard error")
+    for name, value in evidence.items():
+        own = [r for r in rows if r["regressor"] == name]
+        spelled = ", ".join(f"{r['value']:.3g} ± {r['standard_error']:.2g}" for r in own)
+        table.add_row(name, f"{value:.1f}", spelled)
+    console.print(table)
+    for name, share in sparsity.items():
+        say(f"{name}: {share:.1%} pruned")
+    for part, values in about.items():
+        say(f"{part}: {json.dumps(values)}")
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Run folder of identify.")],
+    out: Annotated[Path | None, typer.Option(help="HTML to write; default: in the folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the report of a run again: one HTML file that opens without a network."""
+    page = pages.render(runs.read_json(run, runs.CONTENT))
+    target = out or run / runs.PAGE
+    replace_file(target, page.encode())
+    if as_json:
+        print(json.dumps({"out": str(target)}))
+    else:
+        say(f"written to {target}")
