@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/occamid identify --example cascaded-tanks-twin --out runs/demo --force
+	$(BIN)/occamid identify --example cascaded-tanks-twin --effort quick --out runs/demo --force
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

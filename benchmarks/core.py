@@ -22,7 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occamid import Result, Settings, identify
+from occamid import Result, identify
+from occamid.benchmark.rows import experiments
 from occamid.data import benchmarks
 from occamid.driver import provenance
 from occamid.networks import Network, Params, Recurrent, init
@@ -31,30 +32,9 @@ from occamid.sparse.curvature import recursive
 from occamid.sparse.train import squared_errors
 
 RESULTS = Path(__file__).parent / "results"
-LINEAR = Settings(
-    scaling="none",
-    bias=False,
-    activation="identity",
-    hidden=(50,),
-    input_lags=5,
-    output_lags=5,
-    lam=(1e-3,),
-)
-DRIVES = Settings(
-    scaling="none",
-    activation="relu",
-    hidden=(50, 50),
-    input_lags=10,
-    output_lags=10,
-    lam=(1e-3,),
-    epochs=200,
-    cycles=10,
-)
 ROWS = {
-    "hairdryer-mlp": LINEAR,
-    "hairdryer-lstm": LINEAR.replace(network="lstm", hidden=(10,), learning_rate=5e-3),
-    "coupled-drives-mlp": DRIVES,
-    "coupled-drives-lstm": DRIVES.replace(network="lstm", hidden=(10,)),
+    name: experiments()[name].settings
+    for name in ("hairdryer-mlp", "hairdryer-lstm", "coupled-drives-mlp", "coupled-drives-lstm")
 }
 
 

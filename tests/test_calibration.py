@@ -34,7 +34,7 @@ from occamid.calibration import (
     score,
     stacking_weights,
 )
-from occamid.ensemble import LEVELS, _no_narrower_than_seen
+from occamid.ensemble import LEVELS, no_narrower_than_seen
 from occamid.regressors import full_regressors, windows
 from tests.small import SMALL, small_record
 from tests.test_predictive import linear_model, linear_posterior
@@ -356,7 +356,7 @@ def test_bands_are_no_narrower_than_errors_already_seen(
     ]
     seen = float(np.sqrt(np.mean(squares)))
     assert (seen > 1.5) == (slow > 0)
-    found = _no_narrower_than_seen(ensemble, (record,), held).inflation
+    found = no_narrower_than_seen(ensemble, (record,), held).inflation
     np.testing.assert_allclose(found, [max(1.0, seen)], rtol=1e-9)
 
 

@@ -192,7 +192,6 @@ def test_a_tree_comes_back_as_it_was(tmp_path: Path) -> None:
     assert checkpoints.load("key", 4, like) is None
 
 
-@pytest.mark.xfail(strict=True, reason="a scalar is kept as an array of one, and never found")
 def test_a_scalar_comes_back(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save("key", 0, (np.array(2.5),))

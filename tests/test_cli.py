@@ -7,12 +7,11 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from importlib.metadata import entry_points, version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +19,22 @@ import typer
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
-from occamid import cli, driver, figures, metrics, store
+from occamid import auto, cli, figures, runs, store
+from occamid.auto import Trial
+from occamid.checkpoint import Checkpoints
 from occamid.cli import shared, train
 from occamid.data import twins
-from occamid.errors import FileError
-from occamid.settings import Settings
+from occamid.errors import DataError, FileError
+from occamid.families import Plan
+from occamid.job import Job, job_from
+from tests.commands import Runner, call_main, listing, strict_json
 
 TINY = """\
+example = "hairdryer-twin"
+
+[plan]
+effort = "quick"
+network = "mlp"
 hidden = [3]
 lam = [1e-3, 2e-3]
 restarts = 2
@@ -36,56 +44,29 @@ input_lags = 4
 output_lags = 2
 seed = 7
 """
+PLAN = Plan(
+    effort="quick",
+    network="mlp",
+    hidden=(3,),
+    lam=(1e-3, 2e-3),
+    restarts=2,
+    epochs=5,
+    cycles=2,
+    input_lags=4,
+    output_lags=2,
+    seed=7,
+)
 FILES = [
     "free_run.png",
     "model.safetensors",
+    "report.html",
+    "report.json",
     "result.json",
     "settings.toml",
     "sparsity.png",
     "weights.safetensors",
 ]
 PROCESSES = ", ".join(twins.TWINS)
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def call_main(patch: pytest.MonkeyPatch, *args: object) -> tuple[int, dict[str, Any]]:
-    """``occamid ARGS`` in this process: the exit code, and what it would tell JAX globally."""
-    told: dict[str, Any] = {}
-    patch.setattr(cli, "jax", SimpleNamespace(config=SimpleNamespace(update=told.__setitem__)))
-    patch.setattr(sys, "argv", ["occamid", *map(str, args)])
-    patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets its own
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    assert caught.value.code is None or isinstance(caught.value.code, int)
-    return caught.value.code or 0, told
-
-
-class Runner:
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], here: Path
-    ) -> None:
-        self._patch, self._capsys, self._here = monkeypatch, capsys, here
-
-    def __call__(self, *args: object) -> Outcome:
-        code, _ = call_main(self._patch, *args)
-        return Outcome(code, *self._capsys.readouterr())
-
-    def fails(self, *args: object) -> str:
-        """The one line of an error; afterwards the folder is as it was before."""
-        before = listing(self._here)
-        outcome = self(*args)
-        assert outcome.code == 2
-        assert outcome.out == ""
-        line, end, rest = outcome.err.partition("\n")
-        assert (end, rest) == ("\n", "")
-        assert line.startswith("error: ")
-        assert listing(self._here) == before
-        return line.removeprefix("error: ")
 
 
 @pytest.fixture
@@ -119,37 +100,29 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert sorted(p.name for p in base.iterdir()) == ["made", "tiny.toml"]
 
 
-def listing(folder: Path) -> dict[str, bytes | None]:
-    """Every path below a folder, hidden ones too, with the contents of files."""
-    return {
-        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
-        for p in sorted(folder.rglob("*"))
-    }
-
-
-def strict_json(path: Path) -> dict[str, Any]:
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is not JSON")
-
-    found = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-    assert isinstance(found, dict)
-    return found
-
-
 # --- success ------------------------------------------------------------------------------------
 
 
-def test_a_run_writes_five_files_and_nothing_else(finished: Path) -> None:
+def test_a_run_writes_its_files_and_nothing_else(finished: Path) -> None:
     assert sorted(p.name for p in finished.iterdir()) == FILES
-    assert [p.name for p in finished.parent.iterdir()] == ["out"]  # no scratch folder beside it
+    assert [p.name for p in finished.parent.iterdir()] == ["out"]  # nothing beside it
     assert finished.stat().st_mode & 0o777 == 0o755
     for name in ("free_run.png", "sparsity.png"):
         assert (finished / name).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_the_settings_written_are_those_of_the_run(finished: Path) -> None:
-    settings = Settings.from_toml(finished / "settings.toml")
-    assert settings == Settings(**tomllib.loads(TINY))
+def test_the_settings_written_are_the_job(finished: Path) -> None:
+    job = job_from(finished / "settings.toml", {}, {})
+    assert job == Job(example="hairdryer-twin", plan=PLAN)
+
+
+def test_the_report_is_that_of_its_content(finished: Path) -> None:
+    content = strict_json(finished / "report.json")
+    headline = content["verdict"]["headline"]
+    assert "95 % band covers" in headline
+    page = (finished / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "hairdryer-twin test" in page
 
 
 def test_the_summary_is_strict_json_with_a_row_for_every_model(finished: Path) -> None:
@@ -167,6 +140,11 @@ def test_the_summary_is_strict_json_with_a_row_for_every_model(finished: Path) -
     ]
     assert summary["samples"] == 296
     assert summary["sampling_time"] == 0.08
+    assert summary["family"] == "mlp"
+    assert summary["trials"] == []
+    assert summary["expected_rmse"] == [None]  # one family is not cross-validated
+    assert 1 <= summary["members"] <= 4
+    assert set(summary["kept_names"]) <= set(summary["regressors"])
     best = summary["best"]
     assert set(best["index"]) == {"lam", "restart", "cycle"}
     assert set(best["regressors"]) <= set(summary["regressors"])
@@ -183,11 +161,16 @@ def test_the_summary_says_where_it_is_from(finished: Path) -> None:
 
 
 def test_the_test_error_is_that_of_the_test_record(finished: Path) -> None:
-    test = strict_json(finished / "result.json")["test"]
+    (test,) = strict_json(finished / "result.json")["test"]
     twin = twins.make("hairdryer-twin", 7)
     assert test["name"] == "hairdryer-twin test"
     assert test["n_init"] == 4
+    assert test["rows"] == len(twin.test)
+    ensemble = runs.load(finished)
+    free = ensemble.simulate(twin.test.u, twin.test.y[:4])
     y = twin.test.y[4:, 0]
+    np.testing.assert_allclose(test["rmse"], np.sqrt(np.mean((free[4:, 0] - y) ** 2)))
+    assert 0 <= test["coverage95"][0] <= 1
     spread = np.sqrt(np.mean((y - y.mean()) ** 2))
     np.testing.assert_allclose(test["fit"][0], 100 * (1 - test["rmse"][0] / spread), rtol=1e-6)
 
@@ -209,10 +192,7 @@ def test_the_written_settings_repeat_the_run_and_force_replaces(
     out = tmp_path / "again"
     out.mkdir()
     (out / "stale.txt").write_text("old", encoding="utf-8")
-    outcome = run(
-        *("identify", "--example", "hairdryer-twin", "--force"),
-        *("--config", finished / "settings.toml", "--out", out),
-    )
+    outcome = run("identify", "--force", "--config", finished / "settings.toml", "--out", out)
     assert outcome.code == 0
     assert outcome.err == ""
     assert sorted(p.name for p in out.iterdir()) == FILES
@@ -224,16 +204,88 @@ def test_the_written_settings_repeat_the_run_and_force_replaces(
     weights = load_file(finished / "weights.safetensors")
     for name, value in load_file(out / "weights.safetensors").items():
         np.testing.assert_array_equal(value, weights[name])
-    best = first["best"]["regressors"]
     said = outcome.out.splitlines()
-    assert f"keeps {len(best)} of 7 regressors: {', '.join(best)}" in said
+    verdict = strict_json(out / "report.json")["verdict"]
+    assert verdict["headline"] in said
+    for warning in verdict["warnings"]:
+        assert f"note: {warning['title']}. {warning['text']}" in said
+    assert any(line.startswith("hairdryer-twin test, free run after 4 samples") for line in said)
     assert f"written to {out}: {', '.join(FILES)}" in said
+    assert said[-1] == f"open {out / 'report.html'} in a browser"
+
+
+def test_the_table_of_families_marks_the_chosen_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shared.console, "_width", 200)
+    found: Any = SimpleNamespace(
+        trials=(
+            Trial("linear", "linear in lagged inputs", (0.25, 3.0), 1.0, 2.0),
+            Trial("curved", "smooth units", (float("inf"), 1.0), 1.0, 2.0),
+        ),
+        family=SimpleNamespace(name="linear"),
+    )
+    train._show(found, {"verdict": {"headline": "Good.", "warnings": []}, "test": []}, tmp_path)
+    said = capsys.readouterr().out
+    assert "linear *" in said
+    assert "0.25, 3" in said
+    assert "inf, 1" in said
+    assert "curved *" not in said
 
 
 def test_options_override_the_file(tiny: Path) -> None:
-    settings = train.settings_from(tiny, seed=3, lam=(0.5,), restarts=None)
-    assert settings == Settings(**(tomllib.loads(TINY) | {"seed": 3, "lam": (0.5,)}))
-    assert train.settings_from(None) == Settings()
+    job = job_from(tiny, {"split": None, "files": []}, {"seed": 3, "lam": (0.5,), "hidden": None})
+    assert job.example == "hairdryer-twin"
+    assert job.plan == PLAN.model_copy(update={"seed": 3, "lam": (0.5,)})
+    assert job_from(None, {}, {}) == Job()
+
+
+def test_new_data_replace_those_of_the_file(tiny: Path) -> None:
+    job = job_from(tiny, {"files": ["log.csv"], "split": 0.7}, {})
+    assert (job.example, job.files, job.split) == (None, ("log.csv",), 0.7)
+    assert job.plan == PLAN
+
+
+def test_new_data_take_their_test_data_along(tmp_path: Path) -> None:
+    """Test files of other data would judge a model that never saw their process."""
+    path = tmp_path / "job.toml"
+    path.write_text('files = ["old.csv"]\ntest = ["old test.csv"]\n', encoding="utf-8")
+    assert job_from(path, {"files": ["new.csv"], "split": 0.7}, {}).test == ()
+    assert job_from(path, {"example": "hairdryer-twin"}, {}).test == ()
+    path.write_text('files = ["old.csv"]\nsplit = 0.5\n', encoding="utf-8")
+    assert job_from(path, {"test": ["t.csv"]}, {}).split is None
+    assert job_from(path, {}, {"seed": 3}).split == 0.5
+
+
+def test_a_job_comes_back_from_its_file(tmp_path: Path) -> None:
+    job = Job(
+        files=("a.csv", "b.csv"),
+        inputs=("pump", 3),
+        outputs=("level",),
+        time="t [ms]",
+        experiment=5,
+        resample=True,
+        gaps="split",
+        test=("c.csv",),
+        plan=PLAN,
+    )
+    path = tmp_path / "job.toml"
+    path.write_text(job.to_toml(), encoding="utf-8")
+    assert job_from(path, {}, {}) == job
+
+
+def test_the_summary_as_json_is_all_that_is_printed(
+    run: Runner, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "run_job", lambda *_, **__: {"family": "mlp", "rmse": [None]})
+    outcome = run("identify", "--config", tiny, "--out", "out", "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert json.loads(outcome.out) == {"family": "mlp", "rmse": [None]}
+
+
+def test_numbers_of_several_outputs() -> None:
+    assert shared.listed((0.1234567, None), ".4g") == "0.1235, –"
+    assert shared.listed([12.0, float("inf")], ".1f", " %") == "12.0 %, inf %"
 
 
 def test_numbers_of_an_option() -> None:
@@ -246,7 +298,7 @@ def test_numbers_of_an_option() -> None:
 def test_help_names_the_processes_and_options() -> None:
     shown = CliRunner().invoke(cli.app, ["identify", "--help"], env={"COLUMNS": "300"})
     assert shown.exit_code == 0
-    for word in (*twins.TWINS, "--example", "--out", "--config", "--force"):
+    for word in (*twins.TWINS, "--example", "--out", "--config", "--force", "--resume"):
         assert word in shown.output
 
 
@@ -286,9 +338,9 @@ def test_an_error_seen_from_the_shell(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_no_example(run: Runner) -> None:
+def test_no_data(run: Runner) -> None:
     assert run.fails("identify", "--out", "out") == (
-        f"name a process with --example; there are {PROCESSES}."
+        f"name one or more files, or a simulated process with --example; there are {PROCESSES}."
     )
 
 
@@ -305,25 +357,31 @@ def test_an_unknown_example(run: Runner) -> None:
         ("--hidden", "2.5", "--hidden takes whole numbers separated by commas, not '2.5'."),
         ("--hidden", "", "--hidden takes whole numbers separated by commas, not ''."),
         (
+            "--effort",
+            "some",
+            "setting effort: input should be 'quick', 'standard' or 'thorough' (got 'some').",
+        ),
+        (
             "--hidden",
             "5,0",
-            "setting hidden: give at least one layer, each with at least one unit (got 0).",
+            "setting hidden: give at least one layer, each of 1 to 10000 units (got 0).",
         ),
         ("--lam", "1e-3;2e-3", "--lam takes numbers separated by commas, not '1e-3;2e-3'."),
         ("--lam", "small", "--lam takes numbers separated by commas, not 'small'."),
         ("--lam", "0", "setting lam: give one or more positive numbers (got 0.0)."),
         ("--lam", "nan", "setting lam: give one or more positive numbers (got nan)."),
         ("--lam", "1e-3,1e-3", "setting lam: values repeat (got [0.001, 0.001])."),
-        ("--lags", "-1", "setting input_lags: -1 is negative."),
+        ("--lags", "-1", "setting input_lags: -1 is negative; give 0 or more."),
         (
             "--lags",
             "0",
-            "setting input_lags and output_lags are both 0: a static map has no dynamics.",
+            "setting input_lags and output_lags are both 0: a static map has no dynamics; "
+            "give lags.",
         ),
         (
             "--network",
             "gru",
-            "setting network: input should be 'mlp', 'lstm' or 'rnn' (got 'gru').",
+            "setting network: input should be 'auto', 'mlp', 'lstm' or 'rnn' (got 'gru').",
         ),
         (
             "--restarts",
@@ -334,13 +392,9 @@ def test_an_unknown_example(run: Runner) -> None:
     ],
 )
 def test_bad_options(option: str, text: str, said: str, run: Runner, tiny: Path) -> None:
-    assert (
-        run.fails(
-            *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out"),
-            *(option, text),
-        )
-        == said
-    )
+    arguments = ("identify", "--config", tiny, "--out", "out", "--json", option, text)
+    found = run.fails(*arguments)
+    assert found.removeprefix(f"{tiny}: ") == said
 
 
 def test_lags_beyond_the_record(run: Runner, tmp_path: Path) -> None:
@@ -361,10 +415,10 @@ def test_a_missing_config(run: Runner) -> None:
 
 
 def test_a_bad_config(run: Runner, tiny: Path) -> None:
-    tiny.write_text("horizon = 3\n", encoding="utf-8")
-    assert run.fails(
-        *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
-    ) == (f"{tiny}: setting horizon: an mlp has no recurrence; use network = lstm or rnn.")
+    tiny.write_text("plan = 3\n", encoding="utf-8")
+    assert run.fails("identify", "--config", tiny, "--out", "out") == (
+        f"{tiny}: plan must be a table; write [plan] and its settings below."
+    )
 
 
 def test_a_folder_that_holds_files(run: Runner, tmp_path: Path, tiny: Path) -> None:
@@ -438,11 +492,12 @@ def test_errors_leave_no_parent_folders(wrong: tuple[object, ...], run: Runner) 
         (("identify", "--colour", "red"), "No such option: --colour"),
         (("identify", "--seed"), "Option '--seed' requires an argument."),
         (("identfy",), "No such command 'identfy'."),
-        (("identify", "more"), "Got unexpected extra argument"),
+        (("inspect",), "Missing argument 'RUN'."),
+        (("inspect", "a", "more"), "Got unexpected extra argument"),
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...], said: str, run: Runner) -> None:
-    assert run.fails(*arguments).startswith(said)
+    assert run.fails(*arguments).lower().startswith(said.lower())
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("identify", "--help")])
@@ -462,7 +517,7 @@ def test_stopping_leaves_nothing(
     def stop(*_: object, **__: object) -> None:
         raise interruption
 
-    monkeypatch.setattr(driver, "identify", stop)
+    monkeypatch.setattr(auto, "identify_auto", stop)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
     assert (outcome.code, outcome.err.strip()) == (130, "stopped")
     assert listing(tmp_path) == {}
@@ -491,10 +546,11 @@ def test_a_failure_while_writing_keeps_the_old_folder(
     monkeypatch.setattr(figures, "save", save)
     with pytest.raises(BrokenError):
         train.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
-    assert written == [
-        ["model.safetensors", "result.json", "settings.toml", "weights.safetensors"]
-    ]  # half a folder
-    assert listing(tmp_path) == before
+    assert written == [[name for name in FILES if not name.endswith(".png")]]  # half a folder
+    kept = [p for p in listing(tmp_path) if p not in before]
+    assert kept[0] == ".out.partial"  # finished cycles, for --resume
+    assert all(p.startswith(".out.partial/") for p in kept[1:])
+    assert {k: v for k, v in listing(tmp_path).items() if k not in kept} == before
 
 
 def test_a_failure_while_writing_leaves_no_new_folder(tmp_path: Path) -> None:
@@ -521,7 +577,23 @@ def test_a_full_disk_is_told_with_the_folder(
         2,
         "error: cannot write the results to out: No space left on device.\n",
     )
-    assert [p.name for p in tmp_path.iterdir()] == ["tiny.toml"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".out.partial", "tiny.toml"]
+
+
+def test_errors_in_the_data_leave_no_finished_cycles(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would come again: nothing is there to go on with."""
+
+    def fail(*_: object, checkpoints: Checkpoints, **__: object) -> None:
+        checkpoints.save("key", 0, [np.zeros(3)])
+        assert (tmp_path / "deep" / ".out.partial").is_dir()
+        raise DataError("no model is usable.")
+
+    monkeypatch.setattr(auto, "identify_auto", fail)
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
+    assert (outcome.code, outcome.err) == (2, "error: no model is usable.\n")
+    assert listing(tmp_path) == {}
 
 
 def test_a_failed_swap_puts_the_old_folder_back(
@@ -571,10 +643,10 @@ def test_an_infinite_test_error_does_not_lose_the_run(
     tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = np.array([np.inf])
-    monkeypatch.setattr(metrics, "rmse", lambda *_: bad)
-    monkeypatch.setattr(metrics, "fit_percent", lambda *_: -bad)
-    train.identify(example="hairdryer-twin", out=tmp_path / "out", config=tiny)
-    test = strict_json(tmp_path / "out" / "result.json")["test"]
+    monkeypatch.setattr(runs, "rmse", lambda *_: bad)
+    monkeypatch.setattr(runs, "fit_percent", lambda *_: -bad)
+    train.identify(out=tmp_path / "out", config=tiny)
+    (test,) = strict_json(tmp_path / "out" / "result.json")["test"]
     assert (test["rmse"], test["fit"]) == ([None], [None])
 
 

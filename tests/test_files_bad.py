@@ -181,7 +181,12 @@ FILES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         FileError,
         "there is no file rig\\x00.csv.",
     ),
-    "empty": (lambda: raw("rig.csv", b""), {}, DataError, "rig.csv: the file is empty."),
+    "empty": (
+        lambda: raw("rig.csv", b""),
+        {},
+        DataError,
+        "rig.csv: the file is empty; export it again.",
+    ),
     "only blank lines": (
         lambda: write("rig.csv", "\n \n"),
         {},
@@ -198,13 +203,13 @@ FILES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         lambda: write("rig.csv", "time,u,y\n"),
         {},
         DataError,
-        "rig.csv: there is no row of data below the names in line 1.",
+        "rig.csv: there is no row of data below the names in line 1; export it again.",
     ),
     "binary": (
         lambda: raw("rig.csv", bytes(range(256)) * 9),
         {},
         FileError,
-        "rig.csv: the file holds binary data, not a table of text.",
+        "rig.csv: the file holds binary data, not a table of text; export it as CSV.",
     ),
     "half a character": (
         lambda: raw("rig.csv", table().encode("utf-16")[:-1]),
@@ -770,13 +775,13 @@ OPTIONS: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         good,
         {"inputs": ["u1"], "outputs": ["u1"]},
         SettingsError,
-        "rig.csv: column u1 cannot be both input and output.",
+        "rig.csv: column u1 cannot be both input and output; name it once.",
     ),
     "time as an input": (
         good,
         {"inputs": ["time"], "time": 1},
         SettingsError,
-        "rig.csv: column time cannot be both input and time.",
+        "rig.csv: column time cannot be both input and time; name it once.",
     ),
     "a matrix as time": (
         lambda: npz(u=U, y=Y),

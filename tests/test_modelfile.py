@@ -8,7 +8,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from occamid import Ensemble, FileError, ensemble_of, identify, load_ensemble, save_ensemble
+from occamid import Ensemble, FileError, ensemble_of, identify
+from occamid.modelfile import load_ensemble, save_ensemble
 from tests.small import SMALL, small_record
 
 
@@ -60,7 +61,7 @@ def test_an_unwritable_place_is_named(ensemble: Ensemble, tmp_path: Path) -> Non
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"none\.safetensors is not a file\."):
+    with pytest.raises(FileError, match=r"none\.safetensors is not a file; name a run folder"):
         load_ensemble(tmp_path / "none.safetensors")
 
 

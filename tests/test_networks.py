@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from occamid import networks
+from occamid.data.scaling import fit_scaling
+from occamid.model import Model
 from occamid.networks import MLP, Recurrent
 from occamid.networks.base import derivatives
+from occamid.posterior import fit_posterior
+from occamid.regressors import full_regressors
 from occamid.simulate import one_step
 from tests import oracles
 from tests.cases import ALL, RECURRENT, params_for, windows_for
+from tests.small import small_record
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -184,6 +189,18 @@ def test_only_the_direct_path_is_left() -> None:
         {n: jnp.asarray(v) for n, v in weights.items()}, jnp.asarray(z[:, live.regressors])
     )
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_the_last_layer_of_a_posterior_is_all_the_output_is_linear_in() -> None:
+    record = small_record(40)
+    regressors = full_regressors(record, 1, 1)
+    network = MLP(3, (2,), 1, "tanh", True, skip=True)
+    weights = {n: np.array(v) for n, v in params_for(network).items()}
+    widths = {n: np.ones(v.shape) for n, v in weights.items() if n.endswith("W")}
+    scaling = fit_scaling([record], "standardize")
+    model = Model(network, regressors, scaling, weights, 1, record.sampling_time, widths)
+    rows = fit_posterior(model, record, "last-layer").table()
+    assert {row.name.split("[")[0] for row in rows} == {"layer1.W", "layer1.b", "skip.W"}
 
 
 def test_live_follows_signal_through_an_lstm() -> None:

@@ -166,7 +166,6 @@ def test_a_useless_regressor_is_pruned() -> None:
     assert found.log_evidence == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.xfail(strict=True, reason="a pruned bias comes back with a standard error of 1")
 def test_a_pruned_bias_is_certain() -> None:
     model, records, held = fir(1)
     phi, y = design(records, held)
@@ -355,7 +354,6 @@ def test_held_back_outputs_are_not_looked_at() -> None:
     assert abs(seen.log_evidence - found[0].log_evidence) > 1  # the rows would matter
 
 
-@pytest.mark.xfail(strict=True, reason="the history of the free run is read all the same")
 def test_held_back_outputs_at_the_start_are_not_looked_at() -> None:
     record, _ = output_error(200, 9)
     start = one_step_start(record, 3, 0)
@@ -368,19 +366,18 @@ def test_held_back_outputs_at_the_start_are_not_looked_at() -> None:
     assert found[0].log_evidence == pytest.approx(found[1].log_evidence, abs=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="α becomes NaN, all weights are pruned, σ² is NaN")
-def test_a_start_that_explodes_does_no_harm() -> None:
-    """A free run beyond all range leaves a finite model, no worse than before."""
+def test_a_start_that_explodes_is_brought_back() -> None:
+    """``y[t] = 2 y[t-1]`` reaches 1e60 in 200 steps, ``30 y[t-1]`` overflows."""
     record, _ = output_error(200, 9)
-    start = one_step_start(record, 3, 0)
-    direct = start.weights["skip.W"].copy()
-    direct[0, -1] = 2.0  # y[t] = 2 y[t-1]
-    wild = start.with_weights({"skip.W": direct})
-    found = refine([wild, start, start], record)
-    assert np.isfinite(found[1].log_evidence)  # the others do not suffer
-    assert np.isfinite(found[0].log_evidence)
-    assert np.all(np.isfinite(found[0].noise_variance))
-    assert found[0].model.regressors
+    start, wild = one_step_start(record, 3, 0), []
+    for gain in (2.0, 30.0):
+        direct = start.weights["skip.W"].copy()
+        direct[0, -1] = gain
+        wild.append(start.with_weights({"skip.W": direct}))
+    for found in refine([*wild, start], record):
+        assert np.isfinite(found.log_evidence)
+        assert np.all(np.isfinite(found.noise_variance))
+        assert rmse(found.model, record) < 0.5  # the output has a standard deviation of 0.86
 
 
 def test_units_that_vanish_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,8 +157,10 @@ def test_replace_makes_a_validated_copy() -> None:
         settings.replace(cycels=3)
 
 
-BOTH_ZERO = "setting input_lags and output_lags are both 0: a static map has no dynamics."
-HIDDEN = "setting hidden: give at least one layer, each with at least one unit (got {})."
+BOTH_ZERO = (
+    "setting input_lags and output_lags are both 0: a static map has no dynamics; give lags."
+)
+HIDDEN = "setting hidden: give at least one layer, each of 1 to 10000 units (got {})."
 LAM = "setting lam: give one or more positive numbers (got {})."
 LAGS = 'give a whole number or "auto"'
 HORIZON = "setting horizon: give a whole number above 0, or leave it out (got {})."
@@ -178,8 +180,8 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
         "setting activation: 'swish' is unknown; choose one of identity, relu, tanh, sigmoid, "
         "silu, softplus, elu, gelu.",
     ),
-    "input lags": ({"input_lags": -1}, "setting input_lags: -1 is negative."),
-    "output lags": ({"output_lags": -4}, "setting output_lags: -4 is negative."),
+    "input lags": ({"input_lags": -1}, "setting input_lags: -1 is negative; give 0 or more."),
+    "output lags": ({"output_lags": -4}, "setting output_lags: -4 is negative; give 0 or more."),
     "no lags": ({"input_lags": 0, "output_lags": 0}, BOTH_ZERO),
     "delay negative": (
         {"input_delay": -1},

@@ -29,7 +29,7 @@ from occamid.refine import refine
 from occamid.result import Result
 
 Array = np.ndarray
-SIMPLER = 1.10  # a simpler family may be this much worse in cross-validation
+SIMPLER = 1.10  # a simpler kind may be this much worse in cross-validation
 MOST_ROWS, PIECE = 10_000, 1_000  # longer records are trained on evenly spaced pieces
 FEWEST_BLOCK = 20  # rows a held-back block must have after its initial window
 WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
@@ -132,14 +132,13 @@ def thin(records: tuple[Record, ...]) -> tuple[Record, ...]:
 
 
 def choose(tried: Sequence[Family], trials: Sequence[Trial]) -> Family:
-    """The simplest family whose cross-validated error is nearly the best."""
-    if not trials:
+    """The best family of the simplest kind whose cross-validated error is nearly the best."""
+    scores = {t.family: t.score for t in trials}
+    if not scores or not np.isfinite(min(scores.values())):
         return tried[0]
-    best = min(t.score for t in trials)
-    if not np.isfinite(best):
-        return tried[0]
-    near = next(t for t in trials if t.score <= SIMPLER * best)
-    return next(f for f in tried if f.name == near.family)
+    near = SIMPLER * min(scores.values())
+    kind = next(f.kind for f in tried if scores[f.name] <= near)
+    return min((f for f in tried if f.kind == kind), key=lambda f: scores[f.name])
 
 
 def cross_validate(

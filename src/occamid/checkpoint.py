@@ -38,7 +38,7 @@ class Checkpoints:
     def save(self, key: str, cycle: int, tree: Any) -> None:
         """Keep a tree of arrays; the file is whole or not there."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(jax.device_get(tree))]
+        leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(jax.device_get(tree))]
         content = save({str(k): leaf for k, leaf in enumerate(leaves)})
         replace_file(self._path(key, cycle), content)
 
@@ -56,8 +56,9 @@ class Checkpoints:
         return jax.tree.unflatten(structure, leaves)
 
     def clear(self) -> None:
-        """Remove every file, and the folder if nothing else is in it."""
-        for path in self.folder.glob("*.safetensors"):
-            path.unlink(missing_ok=True)
+        """Remove every file, half-written ones too, and the folder if nothing else is in it."""
+        for pattern in ("*.safetensors", ".*.safetensors-*"):
+            for path in self.folder.glob(pattern):
+                path.unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             os.rmdir(self.folder)

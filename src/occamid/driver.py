@@ -251,7 +251,7 @@ def _run(
     def run(part: np.ndarray) -> list[Kept]:
         with _precision(settings):
             state, kept = start(part), []
-            key = digest_of(settings.to_toml(), schedule, state, data) if checkpoints else ""
+            key = digest_of(provenance_key(), settings.to_toml(), schedule, state, data)
             for number in range(settings.cycles):
                 if stop.is_set():
                     break
@@ -380,6 +380,11 @@ def _assemble(
         seconds=seconds,
         provenance=provenance(),
     )
+
+
+def provenance_key() -> str:
+    """What must be the same for kept cycles to be used again, besides settings and data."""
+    return f"{version('occamid')} {jax.__version__} {jax.default_backend()}"
 
 
 def provenance() -> dict[str, Any]:

@@ -7,20 +7,20 @@ nothing is tuned to one record.  Whatever the user fixes in the plan is fixed in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
-from occamid.errors import SettingsError
+from occamid.errors import DataError, SettingsError
 from occamid.regressors import propose_lags
 from occamid.settings import Lags, Positive, Settings, Units, readable
 
 Effort = Literal["quick", "standard", "thorough"]
 LONGEST_RESPONSE = 50  # lags of the family without output feedback
-LONG_DELAY = 30  # proposed input lags beyond this make nonlinear families too wide
+LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
 OUTPUT_LAGS = 10
 
 
@@ -55,9 +55,15 @@ class Plan(BaseModel):
     input_lags: Lags = Field("auto", description="largest lag of the inputs")
     output_lags: Lags = Field("auto", description="largest lag of the outputs")
     lam: tuple[Positive, ...] | Literal["auto"] = Field("auto", description="λ, one or several")
-    restarts: Annotated[int, Field(ge=1)] | None = Field(None, description="initialisations")
-    cycles: Annotated[int, Field(ge=1)] | None = Field(None, description="identification cycles")
-    epochs: Annotated[int, Field(ge=1)] | None = Field(None, description="epochs in each cycle")
+    restarts: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        None, description="initialisations"
+    )
+    cycles: Annotated[int, Field(ge=1, le=1_000)] | None = Field(
+        None, description="identification cycles"
+    )
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="epochs in each cycle"
+    )
     single: bool = Field(False, description="one model instead of an ensemble")
     seed: int = Field(0, ge=0, lt=2**31, description="fixes everything that is random")
 
@@ -88,9 +94,13 @@ class Plan(BaseModel):
 
 @dataclass(frozen=True)
 class Family:
-    """Settings of a batch, and whether its models are refined in free run."""
+    """Settings of a batch, and whether its models are refined in free run.
+
+    Families of one ``kind`` are equally simple; the kinds are listed from simple to flexible.
+    """
 
     name: str
+    kind: str
     about: str
     settings: Settings
     refined: bool = False
@@ -98,27 +108,38 @@ class Family:
 
 def families(plan: Plan, records: Sequence[Record]) -> list[Family]:
     """The families to try on these records, the simplest first."""
+    _check_lags(plan, records)
     scaling = fit_scaling(records, "standardize")
-    wanted = {plan.input_lags, plan.output_lags} - {"auto"}
-    inputs, outputs = (
-        (0, 0) if len(wanted) == 2 else propose_lags([scaling.apply(r) for r in records])
-    )
+    inputs, outputs = 1, 1  # where the user fixed both, those take their place
+    if "auto" in (plan.input_lags, plan.output_lags):
+        inputs, outputs = propose_lags([scaling.apply(r) for r in records])
     base = {"seed": plan.seed, "restarts": plan.restarts or plan.budget.restarts}
-    if plan.network in ("lstm", "rnn"):
-        own = {"network": plan.network, "input_lags": inputs, "output_lags": outputs}
-        settings = Settings(
-            **(base | own | {"hidden": (10,), "learning_rate": 5e-3} | plan.fixed())
-        )
-        return [Family(plan.network, f"{plan.network} on lagged inputs and outputs", settings)]
+    if plan.network != "auto":
+        own: dict[str, Any] = {
+            "network": plan.network,
+            "input_lags": inputs,
+            "output_lags": outputs,
+        }
+        own |= {"hidden": (10,), "learning_rate": 1e-2 if plan.network == "mlp" else 5e-3}
+        settings = Settings(**(base | own | plan.fixed()))
+        about = f"{plan.network} on lagged inputs and outputs"
+        return [Family(plan.network, plan.network, about, settings)]
     rows = sum(map(len, records)) // records[0].u.shape[1]
-    found = [
-        *_linear(base, inputs, outputs),
-        *_response(base, inputs, rows),
-        *_curved(base, inputs),
-    ]
+    found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
     fixed = plan.fixed()
     kept = [f for f in found if not _contradicts(f.settings, fixed)]
-    return [Family(f.name, f.about, f.settings.replace(**fixed), f.refined) for f in kept or found]
+    return [replace(f, settings=f.settings.replace(**fixed)) for f in kept or found]
+
+
+def _check_lags(plan: Plan, records: Sequence[Record]) -> None:
+    """Refuse lags beyond the shortest record before anything of their size is made."""
+    most = max((v for v in (plan.input_lags, plan.output_lags) if isinstance(v, int)), default=0)
+    for record in records:
+        if len(record) <= most:
+            raise DataError(
+                f'record "{record.name}" has {len(record)} rows, but the lags need more than '
+                f"{most}; use a longer record or fewer lags."
+            )
 
 
 def _contradicts(settings: Settings, fixed: dict[str, Any]) -> bool:
@@ -131,52 +152,65 @@ def _contradicts(settings: Settings, fixed: dict[str, Any]) -> bool:
 
 
 def _linear(base: dict[str, Any], inputs: int, outputs: int) -> list[Family]:
-    """Linear models, as predicted one step ahead and as simulated."""
-    settings = Settings(
-        **base,
-        activation="identity",
-        bias=False,  # the records are centred
-        lam=(3e-4, 1e-3, 3e-3),
-        input_lags=inputs,
-        output_lags=outputs,
+    """Linear models: as a product of two matrices, which shares strength, and as one matrix.
+
+    No bias: the records are centred.  Restarts differ little, so there are few.
+    """
+    common = Settings(**base, activation="identity", bias=False, lam=(3e-4, 1e-3, 3e-3)).replace(
+        input_lags=inputs, output_lags=outputs, restarts=max(2, base["restarts"] // 3)
     )
-    settings = settings.replace(restarts=max(2, settings.restarts // 3))
+    direct = common.replace(hidden=(1,), skip=True)
+    about = "linear in lagged inputs and outputs"
     return [
-        Family("linear", "linear in lagged inputs and outputs", settings),
-        Family("linear-refined", "the same, refined in free run", settings, refined=True),
+        Family("linear", "linear", about, common),
+        Family("linear-refined", "linear", f"{about}, refined in free run", common, refined=True),
+        Family("linear-direct", "linear", f"{about}, one matrix", direct),
     ]
 
 
-def _response(base: dict[str, Any], inputs: int, rows: int) -> list[Family]:
+def _response(base: dict[str, Any], rows: int) -> list[Family]:
     """A nonlinear function of past inputs alone: its free run cannot drift."""
     lags = min(LONGEST_RESPONSE, rows // 10)
-    if inputs > LONG_DELAY or lags < 5:
+    if lags < 5:
         return []
     settings = Settings(
-        **base, activation="relu", input_lags=lags, output_lags=0, epochs=300, **_GENTLE
+        **base,
+        activation="relu",
+        hidden=(10,),
+        input_lags=lags,
+        output_lags=0,
+        lam=(2e-3, 5e-3),
+        epochs=500,
+        cycles=8,
+        **_GENTLE,
     )
-    return [Family("response", "nonlinear in past inputs alone", settings)]
+    return [Family("response", "response", "nonlinear in past inputs alone", settings)]
 
 
 def _curved(base: dict[str, Any], inputs: int) -> list[Family]:
-    """A linear path and a few smooth units beside it, as predicted and as simulated."""
-    if inputs > LONG_DELAY:
-        return []
+    """A linear path and a few smooth units beside it, as predicted and as simulated.
+
+    Input lags far beyond the output lags come from a delay or slow dynamics of a linear fit and
+    would make the units too wide; they are not taken over.
+    """
+    lags = inputs if OUTPUT_LAGS <= inputs <= LONG_DELAY else OUTPUT_LAGS
     settings = Settings(
         **base,
         activation="tanh",
         hidden=(10,),
         skip=True,
-        input_lags=max(OUTPUT_LAGS, inputs),
+        input_lags=lags,
         output_lags=OUTPUT_LAGS,
         lam=(1e-3, 3e-3),
         epochs=300,
         cycles=4,
         **_GENTLE,
     )
+    about = "linear path and smooth units on lagged inputs and outputs"
+    loose = settings.replace(lam=(1e-3,))  # refinement prunes by itself
     return [
-        Family("curved", "linear path and smooth units on lagged inputs and outputs", settings),
-        Family("curved-refined", "the same, refined in free run", settings, refined=True),
+        Family("curved", "curved", about, settings),
+        Family("curved-refined", "curved", f"{about}, refined in free run", loose, refined=True),
     ]
 
 

@@ -9,14 +9,16 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from occamid.auto import thin
 from occamid.data import twins
-from occamid.data.files import read_records
+from occamid.data.files import read_records, same_step
 from occamid.data.record import Record
-from occamid.errors import SettingsError
-from occamid.families import Plan
+from occamid.errors import DataError, SettingsError
+from occamid.families import Plan, families
 from occamid.settings import read_toml, readable
 
 Column = str | int
+LONGEST_LAG = 200  # that is ever proposed
 
 
 class Job(BaseModel):
@@ -56,6 +58,12 @@ class Job(BaseModel):
     def read(self) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
         """Estimation and test records."""
         if self.example is not None:
+            if self.files:
+                raise SettingsError("give files or --example, not both.")
+            if self.test or self.split is not None:
+                raise SettingsError(
+                    "--example brings its own test data; leave --test and --split out."
+                )
             twin = twins.make(self.example, self.plan.seed)
             return (twin.estimation,), (twin.test,)
         if not self.files:
@@ -68,10 +76,15 @@ class Job(BaseModel):
         found = self.records(self.files)
         if self.split is not None:
             pairs = [record.split(self.split) for record in found]
-            return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-        return found, self.records(self.test) if self.test else ()
+            estimation, test = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+        else:
+            estimation = found
+            test = self.records(self.test, constant=True) if self.test else ()
+            test = tuple(same_step([*found, *test])[len(found) :])
+        check_test(self.plan, estimation, test)
+        return estimation, test
 
-    def records(self, files: Sequence[str]) -> tuple[Record, ...]:
+    def records(self, files: Sequence[str], constant: bool = False) -> tuple[Record, ...]:
         """Files read as this job says."""
         return read_records(
             files,
@@ -83,7 +96,27 @@ class Job(BaseModel):
             resample=self.resample,
             gaps=self.gaps,
             variable=self.variable,
+            constant=constant,
         )
+
+
+def check_test(plan: Plan, estimation: Sequence[Record], test: Sequence[Record]) -> None:
+    """Refuse test records too short to be judged, before anything is trained."""
+    fixed = [v for v in (plan.input_lags, plan.output_lags) if isinstance(v, int)]
+    if all(len(record) > max([LONGEST_LAG, *fixed]) + 2 for record in test):
+        return
+    lags = [
+        lag
+        for family in families(plan, thin(tuple(estimation)))
+        for lag in (family.settings.input_lags, family.settings.output_lags)
+        if isinstance(lag, int)
+    ]
+    for record in test:
+        if len(record) < max(lags) + 2:
+            raise DataError(
+                f'test record "{record.name}" has {len(record)} rows, but the models tried need '
+                f"{max(lags) + 2} or more; test on more data, or fix fewer lags with --lags."
+            )
 
 
 def job_from(config: Path | None, options: dict[str, Any], fixed: dict[str, Any]) -> Job:
@@ -91,9 +124,11 @@ def job_from(config: Path | None, options: dict[str, Any], fixed: dict[str, Any]
     content = read_toml(config) if config else {}
     plan = content.pop("plan", {})
     if not isinstance(plan, dict):
-        raise SettingsError(f"{config}: plan must be a table.")
+        raise SettingsError(f"{config}: plan must be a table; write [plan] and its settings below.")
     if any(options.get(k) for k in ("files", "example")):  # new data: the old is forgotten
-        content = {k: v for k, v in content.items() if k not in ("files", "example")}
+        content = {k: v for k, v in content.items() if k not in ("files", "example", "test")}
+    if any(options.get(k) for k in ("test", "split", "example")):  # another way to judge
+        content = {k: v for k, v in content.items() if k not in ("test", "split")}
     try:
         return Job(**(content | _set(options)), plan=Plan(**(plan | _set(fixed))))
     except SettingsError as error:

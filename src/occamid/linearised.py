@@ -55,13 +55,14 @@ def linearised(
     runs, epistemic, aleatoric = runs[keep], epistemic[keep], aleatoric[keep]
     weights = mixture.weights[keep] / mixture.weights[keep].sum()
     weigh = lambda x: np.tensordot(weights, x, axes=1)  # noqa: E731
-    mean = weigh(runs)
-    inner = weigh(epistemic) + weigh((runs - mean) ** 2)
-    noise = weigh(aleatoric)
-    std = np.sqrt(inner + noise)
-    quantiles = mean + norm.ppf(levels)[:, None, None] * std
     gone = float(mixture.weights[~stable].sum())
-    return Distribution(mean, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
+    with np.errstate(invalid="ignore", over="ignore"):  # where no member is stable, neither is this
+        mean = weigh(runs)
+        inner = weigh(epistemic) + weigh((runs - mean) ** 2)
+        noise = weigh(aleatoric)
+        std = np.sqrt(inner + noise)
+        quantiles = mean + norm.ppf(levels)[:, None, None] * std
+        return Distribution(mean, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
 
 
 class _Linear(NamedTuple):

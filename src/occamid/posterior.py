@@ -219,12 +219,13 @@ def _uncertain(
     assert small.prior_widths is not None
     numbers = np.arange(flatten(model).size)
     trained = model.network.select(unflatten(model.network, numbers), live)
-    last = list(small.weights)[-1].split(".")[0]
+    tail = [n for n in small.weights if n != "skip.W"][-1].split(".")[0]
+    last = (tail, "skip")
     positions, places, widths = [], [], []
     offset = 0
     for name, value in small.weights.items():
         flat = np.ravel(value)
-        if name in trained and (method != "last-layer" or name.split(".")[0] == last):
+        if name in trained and (method != "last-layer" or name.split(".")[0] in last):
             keep = np.flatnonzero(flat) if is_matrix(name) else np.arange(flat.size)
             positions.append(offset + keep)
             places.append(trained[name].ravel()[keep])

@@ -27,6 +27,7 @@ from jaxtyping import Float
 
 from occamid.data.record import Record, as_records
 from occamid.ensemble import common_network, places
+from occamid.errors import SettingsError
 from occamid.model import Model
 from occamid.networks import MLP, Network, is_matrix, reads_regressors
 from occamid.posterior import Posterior, flatten, unflatten
@@ -54,6 +55,7 @@ class Fit(NamedTuple):
     """What refinement leaves of one member."""
 
     w: Float[jax.Array, " P"]
+    mask: Float[jax.Array, " P"]
     precision: Float[jax.Array, "P P"]
     alpha: Float[jax.Array, " P"]
     variance: Float[jax.Array, " ny"]
@@ -88,6 +90,8 @@ def refine(
         iterations: of Levenberg and Marquardt.
         held_back: rows of each record whose outputs must not be looked at.
     """
+    if not all(isinstance(model.network, MLP) for model in models):
+        raise SettingsError("only an mlp can be refined in free run, no recurrent network.")
     small = [collapse(model).compact() for model in models]
     network, regressors = common_network(small)
     first = small[0]
@@ -101,7 +105,9 @@ def refine(
         start[k, at] = flatten(model)
         mask[k, at] = (flatten(model) != 0) | ~matrices[at]
     with jax.enable_x64(True):
-        scaled = [first.scaling.apply(r) for r in as_records(records)]
+        known = as_records(records)
+        blocks = held_back or (slice(0, 0),) * len(known)
+        scaled = [_without(first.scaling.apply(r), b) for r, b in zip(known, blocks, strict=True)]
         data = windows(scaled, regressors, first.start, held_back)
         # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
         batch = 1 if jax.default_backend() == "cpu" else len(small)
@@ -109,9 +115,16 @@ def refine(
             _refine(network, regressors, batch, iterations, data, jnp.asarray(start), mask)
         )
     return [
-        _posterior(first, network, regressors, jax.tree.map(lambda x, k=k: x[k], fits), mask[k])
+        _posterior(first, network, regressors, jax.tree.map(lambda x, k=k: x[k], fits))
         for k in range(len(small))
     ]
+
+
+def _without(record: Record, block: slice) -> Record:
+    """The outputs of a block at their mean: not even the history of a run may show them."""
+    y = record.y.copy()
+    y[block] = 0.0
+    return replace(record, y=y)
 
 
 def collapse(model: Model) -> Model:
@@ -224,7 +237,7 @@ def sensitivities(
 
 def _miss(runs: Float[jax.Array, "R T ny"], data: Windows) -> Float[jax.Array, "RT ny"]:
     """Errors of free runs within the range, padding and held-back rows zero."""
-    miss = (jnp.clip(runs, -RANGE, RANGE) - data.y) * data.valid
+    miss = (jnp.clip(jnp.nan_to_num(runs, nan=RANGE), -RANGE, RANGE) - data.y) * data.valid
     return miss.reshape(-1, miss.shape[-1])
 
 
@@ -233,6 +246,8 @@ def _expand(place: _Place, state: State) -> _Local:
     network, regressors, data = place.network, place.regressors, place.data
     runs, J = jax.vmap(lambda e: sensitivities(network, regressors, state.w, e))(data)
     r = _miss(runs, data)
+    within = (jnp.abs(runs) < RANGE)[..., None] & jnp.isfinite(J)
+    J = jnp.where(within, J, 0.0)  # the derivative of what is clipped
     J = (J * data.valid[..., None] * state.mask).reshape(*r.shape, -1)
     prior = state.alpha[place.number] * state.mask
     flat = (J / jnp.sqrt(state.variance)[:, None]).reshape(-1, state.w.size)
@@ -286,6 +301,7 @@ def _finish(place: _Place, state: State) -> Fit:
     occam = jnp.sum(at.prior * state.w**2) - jnp.sum(jnp.where(mask > 0, jnp.log(alpha), 0.0))
     return Fit(
         w=state.w,
+        mask=mask,
         precision=at.precision,
         alpha=alpha,
         variance=state.variance,
@@ -295,9 +311,7 @@ def _finish(place: _Place, state: State) -> Fit:
     )
 
 
-def _posterior(
-    like: Model, network: Network, regressors: Regressors, fit: Fit, mask: Array
-) -> Posterior:
+def _posterior(like: Model, network: Network, regressors: Regressors, fit: Fit) -> Posterior:
     """The refined model in compact form with the covariance of what is left."""
     weights = unflatten(network, np.asarray(fit.w))
     whole = replace(
@@ -305,18 +319,16 @@ def _posterior(
     )
     model = whole.compact()
     live = network.live({n: v != 0 for n, v in weights.items() if is_matrix(n)})
-    numbers = network.select(unflatten(network, np.arange(len(mask))), live)
+    numbers = network.select(unflatten(network, np.arange(len(fit.w))), live)
     inside = np.concatenate(
         [numbers.get(n, np.full(v.shape, -1)).ravel() for n, v in model.weights.items()]
     )
-    matrices = np.concatenate(
-        [np.full(value.size, is_matrix(name)) for name, value in model.weights.items()]
-    )
-    free = (inside >= 0) & (mask[inside] > 0) & ((np.asarray(fit.w)[inside] != 0) | ~matrices)
+    free = (inside >= 0) & (np.asarray(fit.mask)[inside] > 0)
     positions = np.flatnonzero(free)
     chosen = inside[positions]
     values, vectors = np.linalg.eigh(fit.precision[np.ix_(chosen, chosen)])
-    values = np.maximum(values, 1e-12 * values.max())  # rounding can leave a flat direction at zero
+    floor = 1e-12 * values.max(initial=1.0)  # rounding can leave a flat direction at zero
+    values = np.maximum(values, floor)
     return Posterior(
         model=model,
         method="full",

@@ -95,7 +95,12 @@ def _figures(found: Automatic, records: Sequence[Record], folder: Path) -> None:
 
 def load(path: Path) -> Ensemble:
     """The model of a run folder, or a model file."""
-    return modelfile.load_ensemble(path / MODEL if path.is_dir() else path)
+    return modelfile.load_ensemble(model_file(path))
+
+
+def model_file(path: Path) -> Path:
+    """The model file of a run folder, or the path itself."""
+    return path / MODEL if path.is_dir() else path
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
@@ -106,7 +111,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
         raise FileError(
             f"{folder / name} cannot be read ({error.strerror}); is {folder} a run folder?"
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise FileError(f"{folder / name} is damaged; identify again.") from None
     if not isinstance(found, dict):
         raise FileError(f"{folder / name} is damaged; identify again.")

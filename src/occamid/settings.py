@@ -47,19 +47,23 @@ class Table(Mapping[str, float]):
 
 
 Lags = int | Literal["auto"]
-Units = Annotated[int, Field(ge=1)]
+Units = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[float, Field(gt=0)]
 Factors = Annotated[Mapping[str, Positive], AfterValidator(Table), PlainSerializer(dict)]
 
 # What to give instead, by setting or by kind of error.
 REMEDIES = {
-    "hidden": "give at least one layer, each with at least one unit",
+    "hidden": "give at least one layer, each of 1 to 10000 units",
     "lam": "give one or more positive numbers",
     "input_lags": 'give a whole number or "auto"',
     "output_lags": 'give a whole number or "auto"',
     "horizon": "give a whole number above 0, or leave it out",
     "int_type": "give a whole number",
+    "int_parsing": "give a whole number",
     "float_type": "give a number",
+    "float_parsing": "give a number",
+    "string_type": "give text",
+    "tuple_type": "give a list",
     "finite_number": "give a finite number",
     "bool_type": "give true or false",
     "dict_type": 'give a table, such as {"layer0.W/column" = 2.0}',
@@ -144,9 +148,11 @@ class Settings(BaseModel):
         for name in ("input_lags", "output_lags"):
             value = getattr(self, name)
             if value != "auto" and value < 0:
-                raise ValueError(f"{name}: {value} is negative")
+                raise ValueError(f"{name}: {value} is negative; give 0 or more")
         if self.network == "mlp" and self.input_lags == 0 and self.output_lags == 0:
-            raise ValueError("input_lags and output_lags are both 0: a static map has no dynamics")
+            raise ValueError(
+                "input_lags and output_lags are both 0: a static map has no dynamics; give lags"
+            )
         if self.input_lags != "auto" and self.input_delay > self.input_lags:
             raise ValueError(
                 f"input_delay: {self.input_delay} exceeds input_lags ({self.input_lags}), "

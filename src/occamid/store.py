@@ -65,7 +65,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
         if problem := _problem(folder):
             raise FileError(f"{problem}.")
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".occamid-", dir=target.parent))
+        _clear_scratch(target)
+        scratch = _scratch(target)
         try:
             yield scratch
             scratch.chmod(0o755)  # mkdtemp makes private folders
@@ -78,12 +79,40 @@ def new_folder(folder: Path) -> Iterator[Path]:
         ) from error
 
 
+def _scratch(target: Path) -> Path:
+    """A new folder beside the target that tells for what and by which process it was made."""
+    prefix = f".{target.name[:100]}.new-{os.getpid()}-"
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+
+
+def _clear_scratch(target: Path) -> None:
+    """Remove what processes that were killed while they wrote this target have left."""
+    start = f".{target.name[:100]}.new-"
+    for path in target.parent.iterdir():
+        pid = path.name.removeprefix(start).partition("-")[0]
+        if path.name.startswith(start) and pid.isdigit() and not _runs(int(pid)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is still there; where that cannot be asked, it is taken to be."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def _swap(scratch: Path, target: Path) -> None:
     """Put ``scratch`` in the place of ``target``; if that fails, ``target`` is as before."""
     if not target.exists():
         os.replace(scratch, target)
         return
-    old = Path(tempfile.mkdtemp(prefix=".occamid-", dir=target.parent))
+    old = _scratch(target)
     try:
         os.replace(target, old / "was")
         os.replace(scratch, target)

@@ -102,7 +102,7 @@ def table_1(found: dict[str, Json]) -> str:
             (
                 name,
                 " / ".join(f"{q.mean:g} ± {q.std:g}" for q in e.paper_rmse),
-                " / ".join(f"{v['mean']:.4f} ± {v['std']:.4f}" for v in ours),
+                " / ".join(f"{_errors([v['mean']])} ± {_errors([v['std']])}" for v in ours),
                 _ratios([v["mean"] for v in ours], [q.mean for q in e.paper_rmse]),
                 _errors([q.min for q in e.paper_rmse], 3),
                 _errors(v["min"] for v in ours),
@@ -113,8 +113,10 @@ def table_1(found: dict[str, Json]) -> str:
     return markdown(head, rows)
 
 
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    return " / ".join(f"{a / b:.2f}" for a, b in zip(ours, theirs, strict=True))
+def _ratios(ours: Sequence[float | None], theirs: Sequence[float]) -> str:
+    return " / ".join(
+        "–" if a is None else f"{a / b:.2f}" for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def trade_off(found: dict[str, Json]) -> str:

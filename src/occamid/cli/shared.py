@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,11 @@ console = Console()
 def say(text: str) -> None:
     """Plain text: brackets in names are not markup."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def listed(values: Iterable[float | None], spec: str, unit: str = "") -> str:
+    """Numbers of several outputs for people; a dash where a free run has none."""
+    return ", ".join("–" if v is None else f"{v:{spec}}{unit}" for v in values)
 
 
 def numbers(text: str | None, kind: type, name: str) -> tuple[Any, ...] | None:

@@ -11,9 +11,9 @@ from rich.table import Table
 
 from occamid import auto, runs, store
 from occamid.checkpoint import Checkpoints
-from occamid.cli.shared import console, numbers, say, stage_bar
+from occamid.cli.shared import console, listed, numbers, say, stage_bar
 from occamid.data import twins
-from occamid.errors import SettingsError
+from occamid.errors import OccamidError, SettingsError
 from occamid.job import Job, job_from
 
 
@@ -124,11 +124,22 @@ def identify(
 def run_job(job: Job, out: Path, *, resume: bool, quiet: bool) -> dict[str, Any]:
     """Read, identify, judge and write; finished cycles are kept beside the folder until then."""
     estimation, test = job.read()
-    checkpoints = Checkpoints(out.absolute().parent / f".{out.name}.partial")
+    place = out.absolute().parent
+    missing = [p for p in (place, *place.parents) if not p.exists()]
+    checkpoints = Checkpoints(place / f".{out.name}.partial")
     if not resume:
         checkpoints.clear()
-    with stage_bar(quiet) as progress:
-        found = auto.identify_auto(estimation, job.plan, progress=progress, checkpoints=checkpoints)
+    try:
+        with stage_bar(quiet) as progress:
+            found = auto.identify_auto(
+                estimation, job.plan, progress=progress, checkpoints=checkpoints
+            )
+    except OccamidError:  # it would come again: nothing to go on with
+        checkpoints.clear()
+        for folder in missing:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        raise
     with store.new_folder(out) as folder:
         summary = runs.write(found, job, test, folder)
     checkpoints.clear()
@@ -145,18 +156,16 @@ def _show(found: auto.Automatic, summary: dict[str, Any], out: Path) -> None:
             table.add_column(heading, no_wrap=heading == "family")
         for trial in found.trials:
             mark = " *" if trial.family == found.family.name else ""
-            errors = ", ".join(f"{v:.4g}" for v in trial.rmse)
-            table.add_row(trial.family + mark, errors, trial.about)
+            table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), trial.about)
         console.print(table)
     say(summary["verdict"]["headline"])
     for warning in summary["verdict"]["warnings"]:
-        say(f"note: {warning}")
+        say(f"note: {warning['title']}. {warning['text']}")
     for judged in summary["test"]:
         say(
             f"{judged['name']}, free run after {judged['n_init']} samples: RMSE "
-            f"{', '.join(f'{v:.4g}' for v in judged['rmse'])}, fit "
-            f"{', '.join(f'{v:.1f} %' for v in judged['fit'])}, 95 % band covers "
-            f"{', '.join(f'{v:.1%}' for v in judged['coverage95'])}"
+            f"{listed(judged['rmse'], '.4g')}, fit {listed(judged['fit'], '.1f', ' %')}, "
+            f"95 % band covers {listed(judged['coverage95'], '.1%')}"
         )
     say(f"written to {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")
     say(f"open {out / runs.PAGE} in a browser")

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import typer
+from jinja2 import TemplateError
 from rich.table import Table
 
 from occamid import figures, modelfile, runs, store
 from occamid import report as pages
 from occamid.atomic import replace_file
-from occamid.cli.shared import console, say
+from occamid.cli.shared import console, listed, say
+from occamid.data.experiments import SAME_STEP
 from occamid.data.files import read_records
 from occamid.data.record import Record
 from occamid.ensemble import Ensemble
 from occamid.errors import DataError, FileError, SettingsError
+from occamid.job import Job
 from occamid.metrics import rmse
 from occamid.networks import matrices
 from occamid.predictive import Distribution
@@ -27,21 +31,65 @@ Run = Annotated[Path, typer.Argument(help="Run folder of identify, or a model fi
 File = Annotated[Path, typer.Argument(help="File with the columns the model was identified on.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
 Gaps = Annotated[str, typer.Option(help="Missing values: error, or split.")]
-Resample = Annotated[bool, typer.Option("--resample", help="Interpolate uneven samples.")]
+Resample = Annotated[
+    bool, typer.Option("--resample", help="Interpolate to the steps of the model.")
+]
+Step = Annotated[float | None, typer.Option(help="Seconds between samples, without a time column.")]
 
 
-def _read(ensemble: Ensemble, file: Path, *, gaps: str = "error", resample: bool = False) -> Record:
-    """The first record of a file, with the channels of the model."""
-    names = ensemble.regressors_in
+def _read(
+    run: Path, ensemble: Ensemble, file: Path, gaps: str, resample: bool, step: float | None
+) -> Record:
+    """The longest record of a file, with the channels and steps of the model.
+
+    What the file is like (time column, experiments, variable) is what identify was told.
+    """
+    told, names = _job(run), ensemble.regressors_in
+    usual = ensemble.first.sampling_time
     found = read_records(
         file,
         inputs=names.input_names,
         outputs=names.output_names,
-        sampling_time=None,
-        resample=resample or None,
+        time=told.time if step is None else None,
+        sampling_time=told.sampling_time if step is None and not resample else step,
+        experiment=told.experiment,
+        resample=usual if resample else None,
         gaps=gaps,  # type: ignore[arg-type]
+        variable=told.variable,
+        constant=True,
     )
-    return max(found, key=len)
+    record = max(found, key=len)
+    if abs(record.sampling_time - usual) > SAME_STEP * usual:
+        raise DataError(
+            f"{file} is sampled every {record.sampling_time:g} s, but the model was identified "
+            f"at {usual:g} s; interpolate with --resample or, if it has no time column, give "
+            f"--sampling-time {usual:g}."
+        )
+    if len(record) < ensemble.start + 2:
+        raise DataError(
+            f"{file}: {len(record)} rows in one piece, but the model needs {ensemble.start + 2} "
+            "or more; use a longer file."
+        )
+    return replace(record, sampling_time=usual)
+
+
+def _job(run: Path) -> Job:
+    """What identify was told, as far as the model file knows."""
+    told = modelfile.read_about(runs.model_file(run)).get("job")
+    try:
+        return Job(**told) if isinstance(told, dict) else Job()
+    except SettingsError:
+        return Job()
+
+
+def _check_out(out: Path) -> None:
+    """Refuse a file that cannot be written, before any work."""
+    if out.is_dir():
+        raise FileError(f"{out} is a folder; name a file in it with --out.")
+    if not out.absolute().parent.is_dir():
+        raise FileError(
+            f"{out}: there is no folder {out.parent}; make it, or choose another --out."
+        )
 
 
 def _table(record: Record, found: Distribution) -> pd.DataFrame:
@@ -64,7 +112,7 @@ def _write_table(table: pd.DataFrame, out: Path, known: int, as_json: bool, fact
         print(json.dumps(store.plain({"out": str(out), "known": known, **facts})))
     else:
         for name, value in facts.items():
-            say(f"{name}: {value}")
+            say(f"{name}: {listed(value, '.4g') if isinstance(value, tuple) else value}")
         say(f"written to {out}: {len(table)} rows")
 
 
@@ -80,14 +128,17 @@ def simulate(
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("sim.csv"),
     gaps: Gaps = "error",
     resample: Resample = False,
+    sampling_time: Step = None,
     as_json: Json = False,
 ) -> None:
     """Free run of a model on a file's inputs, with bands; only its first outputs are looked at."""
+    _check_out(out)
     ensemble = runs.load(run)
-    record = _read(ensemble, file, gaps=gaps, resample=resample)
+    record = _read(run, ensemble, file, gaps, resample, sampling_time)
     start = ensemble.start if n_init is None else n_init
     extra: dict[str, Any] = {"method": "monte-carlo", "samples": samples} if samples else {}
     found = ensemble.simulate_distribution(record, start, **extra)
+    found = replace(found, mean=ensemble.simulate(record.u, record.y[:start]))
     judged = runs.judge(ensemble, record, start)
     facts = {"rmse": judged.rmse, "fit %": judged.fit, "95 % band covers": judged.coverage95}
     _write_table(_table(record, found), out, start, as_json, facts)
@@ -100,13 +151,15 @@ def predict(
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("prediction.csv"),
     gaps: Gaps = "error",
     resample: Resample = False,
+    sampling_time: Step = None,
     as_json: Json = False,
 ) -> None:
     """Predict a file's outputs a number of steps ahead from its own measurements."""
+    _check_out(out)
     ensemble = runs.load(run)
-    record = _read(ensemble, file, gaps=gaps, resample=resample)
-    if len(record) <= ensemble.start:
-        raise DataError(f"{file}: {len(record)} rows, but the model needs over {ensemble.start}.")
+    record = _read(run, ensemble, file, gaps, resample, sampling_time)
+    if horizon >= len(record):
+        raise SettingsError(f"--horizon {horizon} reaches beyond the {len(record)} rows of {file}.")
     found = ensemble.predict_distribution(record, horizon)
     error = rmse(record.y, found.mean, ensemble.start)
     facts = {"rmse": tuple(map(float, error)), "horizon": horizon}
@@ -118,22 +171,25 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Plot to write, PNG or SVG.")] = None,
     gaps: Gaps = "error",
     resample: Resample = False,
+    sampling_time: Step = None,
     as_json: Json = False,
 ) -> None:
     """Fit, error and size of one or more runs in free run on one file."""
     if len(paths) < 2:
         raise SettingsError("compare needs one or more run folders and a file after them.")
+    if out is not None:
+        _check_out(out)
+        if out.suffix.lower() not in (".png", ".svg"):
+            raise FileError(f"{out}: a plot is written as .png or .svg; choose such a name.")
     *folders, file = paths
     rows, shown = [], []
     for folder in folders:
         ensemble = runs.load(folder)
-        record = _read(ensemble, file, gaps=gaps, resample=resample)
+        record = _read(folder, ensemble, file, gaps, resample, sampling_time)
         judged = runs.judge(ensemble, record)
         rows.append({"run": str(folder), **judged._asdict(), "parameters": ensemble.parameters})
         shown.append((str(folder), ensemble.simulate(record.u, record.y[: ensemble.start])))
     if out is not None:
-        if out.suffix.lower() not in (".png", ".svg"):
-            raise FileError(f"{out}: a plot is written as .png or .svg.")
         figures.save(figures.compare_figure(record, shown, f"free run on {record.name}"), out)
     if as_json:
         print(json.dumps(store.plain(rows)))
@@ -143,9 +199,9 @@ def compare(
         table.add_column(heading)
     for row in sorted(rows, key=lambda r: -np.mean(r["fit"])):
         cells = (
-            ", ".join(f"{v:.1f}" for v in row["fit"]),
-            ", ".join(f"{v:.4g}" for v in row["rmse"]),
-            ", ".join(f"{v:.1%}" for v in row["coverage95"]),
+            listed(row["fit"], ".1f"),
+            listed(row["rmse"], ".4g"),
+            listed(row["coverage95"], ".1%"),
         )
         table.add_row(row["run"], *cells, str(row["parameters"]))
     console.print(table)
@@ -154,7 +210,7 @@ def compare(
 def inspect(run: Run, as_json: Json = False) -> None:
     """What a model is made of: regressors with their evidence, sparsity, settings, provenance."""
     ensemble = runs.load(run)
-    about = modelfile.read_about(run / runs.MODEL if run.is_dir() else run)
+    about = modelfile.read_about(runs.model_file(run))
     best = max(ensemble.posteriors, key=lambda p: p.log_evidence)
     rows = [r._asdict() for r in best.table()]
     evidence = best.regressor_evidence()
@@ -194,8 +250,13 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the report of a run again: one HTML file that opens without a network."""
-    page = pages.render(runs.read_json(run, runs.CONTENT))
+    content = runs.read_json(run, runs.CONTENT)
     target = out or run / runs.PAGE
+    _check_out(target)
+    try:
+        page = pages.render(content)
+    except (ArithmeticError, AttributeError, LookupError, TemplateError, TypeError, ValueError):
+        raise FileError(f"{run / runs.CONTENT} is damaged; identify again.") from None
     replace_file(target, page.encode())
     if as_json:
         print(json.dumps({"out": str(target)}))

@@ -150,7 +150,8 @@ def _check_distinct(
         for name in names:
             if name in roles:
                 raise SettingsError(
-                    f"{table.path}: column {name} cannot be both {roles[name]} and {role}."
+                    f"{table.path}: column {name} cannot be both {roles[name]} and {role}; "
+                    "name it once."
                 )
             roles[name] = role
 

@@ -29,6 +29,7 @@ def read_records(
     resample: float | bool | None = None,
     gaps: Gaps = "error",
     variable: str | None = None,
+    constant: bool = False,
 ) -> tuple[Record, ...]:
     """Read experiments from one file or several: CSV and other text, Excel, Parquet, MATLAB, …
 
@@ -48,6 +49,7 @@ def read_records(
             (true).  Missing rows are bridged unless ``gaps`` is split.
         gaps: at empty cells and missing rows, stop with an error, or split the record.
         variable: struct or variable of a MATLAB, NumPy or HDF5 file; sheet of a workbook.
+        constant: whether a channel that never changes will do, as in data to simulate.
     """
     try:
         files = _paths(paths)
@@ -58,15 +60,18 @@ def read_records(
         options = Options(sampling_time, None if resample is False else resample, gaps)
         _check_options(wanted, options, variable)
         with np.errstate(all="ignore"):  # numbers beyond all measure are refused by name
-            return _records(files, wanted, options, variable)
+            records = _records(files, wanted, options, variable)
+            if not constant:
+                _check_constant(records)
+            return _distinct_names(same_step(records))
     except OccamidError as error:
         raise type(error)(_one_line(str(error))) from None
 
 
 def _records(
     files: Sequence[Path], wanted: Wanted, options: Options, variable: str | None
-) -> tuple[Record, ...]:
-    """All files, one after the other, then what must hold for them together."""
+) -> list[Record]:
+    """All files, one after the other."""
     found: list[Record] = []
     first: tuple[Path, Chosen] | None = None
     for path in files:
@@ -76,8 +81,7 @@ def _records(
             _check_same_columns(first, (path, chosen))
             for rows in experiments(table, chosen):
                 found += pieces(table, chosen, rows, options)
-    _check_constant(found)
-    return _distinct_names(_same_step(found))
+    return found
 
 
 def _check_same_columns(first: tuple[Path, Chosen], other: tuple[Path, Chosen]) -> None:
@@ -105,7 +109,7 @@ def _check_constant(records: Sequence[Record]) -> None:
                 )
 
 
-def _same_step(records: Sequence[Record]) -> list[Record]:
+def same_step(records: Sequence[Record]) -> list[Record]:
     """Records with the sampling time of the first, from which they may differ by rounding."""
     first = records[0]
     for other in records:

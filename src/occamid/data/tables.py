@@ -187,7 +187,7 @@ def _check_readable(path: Path) -> None:
         if not path.is_file():
             raise FileError(f"{path} is not an ordinary file.")
         if path.stat().st_size == 0:
-            raise DataError(f"{path}: the file is empty.")
+            raise DataError(f"{path}: the file is empty; export it again.")
         with path.open("rb") as file:
             file.read(1)
     except PermissionError:
@@ -256,7 +256,9 @@ def _check_headings(
 ) -> None:
     """Refuse a title above the table, names without data and a row of units."""
     if not table:
-        raise DataError(f"{path}: there is no row of data below the names in row {number}.")
+        raise DataError(
+            f"{path}: there is no row of data below the names in row {number}; export it again."
+        )
     named = sum(name not in (None, "") for name in names)
     if 2 * named < len(names):
         raise DataError(

@@ -93,7 +93,9 @@ def _decoded(path: Path) -> str:
             ) from None
         text = raw.decode("latin-1")
     if _CONTROL.search(text[:SNIFFED]) or "\0" in text:
-        raise FileError(f"{path}: the file holds binary data, not a table of text.")
+        raise FileError(
+            f"{path}: the file holds binary data, not a table of text; export it as CSV."
+        )
     if re.match(r"\s*<(?:!doctype|html)", text[:200], re.IGNORECASE):
         raise FileError(
             f"{path}: the file is a web page, not data; download the data itself again."
@@ -166,7 +168,9 @@ def _headings(
     """The cells of the first line as names of ``width`` columns."""
     number, names = rows[0]
     if len(rows) == 1:
-        raise DataError(f"{path}: there is no row of data below the names in line {number}.")
+        raise DataError(
+            f"{path}: there is no row of data below the names in line {number}; export it again."
+        )
     if len(names) == width + 1 and not names[-1]:
         return names[:-1]
     ends = {cells[-1] for _, cells in rows[1:] if len(cells) == width}
