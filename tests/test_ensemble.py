@@ -332,11 +332,12 @@ def test_inflation_widens_the_bands_about_the_mean() -> None:
 
 def test_messages_of_bad_calls() -> None:
     ensemble, record = combine(posteriors_of("mlp")), small_record(40, seed=3)
-    for n_init in (0, 2, 40, 41):
+    assert ensemble.regressors_in.max_lag == 3  # of an input; those before the record are inferred
+    for n_init in (0, 1, 40, 41):
         with pytest.raises(DataError) as error:
             ensemble.simulate_distribution(record, n_init)
         assert str(error.value) == (
-            f'record "small": n_init is {n_init}; it must be at least 3 and less than the 40 rows.'
+            f'record "small": n_init is {n_init}; it must be at least 2 and less than the 40 rows.'
         )
     for horizon in (0, -1):
         with pytest.raises(SettingsError) as wrong:

@@ -529,7 +529,7 @@ TABLES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         {},
         DataError,
         'records "a" and "b" differ in their sampling time: 0.25 and 0.5 s; bring them to the same '
-        "steps with --resample SECONDS.",
+        "steps with --resample-to SECONDS.",
     ),
     "variables of different length": (
         lambda: mat(u=U, y=Y[:-3]),

@@ -1,7 +1,9 @@
 """Model files: the round trip, and refusals of what is damaged or foreign."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from occamid import Ensemble, FileError, ensemble_of, identify
-from occamid.modelfile import load_ensemble, save_ensemble
+from occamid.modelfile import load_ensemble, read_about, save_ensemble
+from occamid.predictive import Feedback
 from tests.small import SMALL, small_record
 
 
@@ -47,6 +50,24 @@ def test_a_saved_ensemble_comes_back(ensemble: Ensemble, path: Path) -> None:
     ):
         assert found[:3] == saved[:3]
         assert found[3:] == pytest.approx(saved[3:], rel=1e-12)
+
+
+def test_the_header_tells_feedback_and_what_it_was_told(ensemble: Ensemble, path: Path) -> None:
+    assert read_about(path) == {}
+    told = {"job": {"files": ["log.csv"]}, "provenance": {"seed": 3}}
+    for feedback in get_args(Feedback):
+        save_ensemble(replace(ensemble, feedback=feedback), path, told)
+        assert load_ensemble(path).feedback == feedback
+    assert read_about(path) == told
+    rewrite(path, about="text")
+    assert read_about(path) == {}
+    load_ensemble(path)  # nothing of the model depends on it
+
+
+def test_an_unknown_feedback(path: Path) -> None:
+    rewrite(path, feedback="some")
+    with pytest.raises(FileError, match="is not a complete model file: feedback is 'some'"):
+        load_ensemble(path)
 
 
 def test_saving_leaves_nothing_else_behind(path: Path) -> None:

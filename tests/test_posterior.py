@@ -17,7 +17,8 @@ from sklearn.linear_model import ARDRegression, Ridge
 
 from occamid import Index, Model, Posterior, Record, SettingsError, fit_posterior, identify
 from occamid.data.twins import mass_spring_damper
-from occamid.posterior import BIAS_WIDTH, METHODS, Method
+from occamid.errors import DataError
+from occamid.posterior import BIAS_WIDTH, METHODS, Method, _cholesky
 from tests import oracles
 from tests.small import SMALL, small_record
 
@@ -467,6 +468,21 @@ def test_block_structure_of_two_outputs() -> None:
     C = found.covariance[np.ix_(order, order)]
     np.testing.assert_allclose(C, block_diag(C[:first, :first], C[first:, first:]), atol=1e-14)
     assert 0 < first < len(rows)
+
+
+def test_a_precision_that_rounding_leaves_indefinite() -> None:
+    """A fit without noise: the curvature is many orders above the prior."""
+    z = np.linspace(0, 1, 40)[:, None] ** np.arange(12)  # nearly dependent columns
+    huge = 1e18 * (z.T @ z)
+    huge -= 1e-15 * np.trace(huge) * np.eye(12)
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(huge)
+    lower = _cholesky(huge)
+    np.testing.assert_allclose(lower @ lower.T, huge, rtol=1e-7)
+    sound = np.array([[2.0, 0.5], [0.5, 1.0]])
+    np.testing.assert_array_equal(_cholesky(sound), np.linalg.cholesky(sound))
+    with pytest.raises(DataError, match="cannot be computed"):
+        _cholesky(-np.eye(2))
 
 
 def test_messages_of_bad_calls(mlp: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -414,7 +415,10 @@ def test_records_must_match() -> None:
 
 
 def test_only_records_are_records() -> None:
-    expected = "expected occamid.Record objects, got {}; wrap the arrays: Record(u=..., y=...)."
+    expected = (
+        "expected an object with u and y, got {} without u and y; "
+        "wrap the arrays: Record(u=..., y=...)."
+    )
     other: Any = np.zeros(3)
     assert message(lambda: as_records([other])) == expected.format("ndarray")
     assert message(lambda: as_records([record(), (1, 2)])) == expected.format(  # type: ignore[list-item]
@@ -425,6 +429,21 @@ def test_only_records_are_records() -> None:
             type(wrong).__name__
         )
     assert message(lambda: as_records([])) == "no record was given."
+
+
+def test_whatever_has_inputs_and_outputs_counts_as_a_record() -> None:
+    own = record()
+    other: Any = SimpleNamespace(u=own.u, y=own.y, sampling_time=own.sampling_time, name="other")
+    for several in (other, [other], [own, other]):
+        found = as_records(several)
+        assert all(isinstance(one, Record) for one in found)
+        np.testing.assert_array_equal(found[-1].y, own.y)
+        assert found[-1].name == "other"
+    half: Any = SimpleNamespace(u=own.u)
+    assert message(lambda: as_records(half)) == (
+        "expected an object with u and y, got SimpleNamespace without y; "
+        "wrap the arrays: Record(u=..., y=...)."
+    )
 
 
 def test_a_data_error_is_an_error_of_the_user() -> None:

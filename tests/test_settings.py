@@ -267,7 +267,7 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "activation of the wrong type": (
         {"activation": 3},
-        "setting activation: input should be a valid string (got 3).",
+        "setting activation: give text (got 3).",
     ),
     "epochs": (
         {"epochs": 0},

@@ -30,7 +30,7 @@ from occamid.result import Result
 
 Array = np.ndarray
 SIMPLER = 1.10  # a simpler kind may be this much worse in cross-validation
-MOST_ROWS, PIECE = 10_000, 1_000  # longer records are trained on evenly spaced pieces
+PIECE = 1_000  # rows; very long records are trained on evenly spaced pieces
 FEWEST_BLOCK = 20  # rows a held-back block must have after its initial window
 WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
 
@@ -95,7 +95,7 @@ def identify_auto(
         checkpoints: where finished cycles are kept.
     """
     plan = plan or Plan()
-    data = thin(as_records(records))
+    data = thin(as_records(records), plan.budget.rows)
     tried = families(plan, data)
     clock = _Clock(progress, plan.budget.folds, tried)
     trials: list[Trial] = []
@@ -114,14 +114,14 @@ def identify_auto(
     return Automatic(ensemble, chosen, tuple(trials), result, data, plan)
 
 
-def thin(records: tuple[Record, ...]) -> tuple[Record, ...]:
-    """At most ``MOST_ROWS`` rows: evenly spaced pieces where the records are longer."""
+def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
+    """At most about this many rows: evenly spaced pieces where the records are longer."""
     total = sum(map(len, records))
-    if total <= MOST_ROWS:
+    if total <= most:
         return records
     pieces: list[Record] = []
     for record in records:
-        count = max(1, round(MOST_ROWS / PIECE * len(record) / total))
+        count = max(1, round(most / PIECE * len(record) / total))
         length = min(PIECE, len(record))
         starts = np.linspace(0, len(record) - length, count).round().astype(int)
         pieces += [

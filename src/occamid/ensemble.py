@@ -101,10 +101,16 @@ class Ensemble:
     def _channels(self) -> tuple[int, int]:
         return len(self.regressors_in.input_names), len(self.regressors_in.output_names)
 
+    @property
+    def _least(self) -> int:
+        """How many outputs must be known before a free run."""
+        most = self.regressors_in.max_lag
+        known = max(1, self.regressors_in.output_lag) if isinstance(self.network, MLP) else most
+        return min(most, known)
+
     def _missing(self, n_init: int) -> int:
         """How many inputs before the record a free run after ``n_init`` outputs must infer."""
-        least = max(1, self.regressors_in.output_lag)
-        if not isinstance(self.network, MLP) or n_init < least:
+        if not isinstance(self.network, MLP) or n_init < max(1, self._least):
             return 0  # too little is known: the model says so
         return max(0, self.regressors_in.max_lag - n_init)
 
@@ -196,8 +202,8 @@ class Ensemble:
             return found.after(missing)
         if not self.regressors_in.max_lag <= n_init < len(record):
             raise DataError(
-                f'record "{record.name}": n_init is {n_init}; it must be at least '
-                f"{self.regressors_in.max_lag} and less than the {len(record)} rows."
+                f'record "{record.name}": n_init is {n_init}; it must be at least {self._least} '
+                f"and less than the {len(record)} rows."
             )
         start = min(self.start, n_init)
         hidden = np.array(record.y)

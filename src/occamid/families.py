@@ -26,16 +26,21 @@ OUTPUT_LAGS = 10
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is tried: folds of the cross-validation, restarts, members, refinement steps."""
+    """How much is tried: folds of the cross-validation, restarts, members, refinement steps.
+
+    ``pace`` scales the epochs of every cycle, ``rows`` is the most that is trained on.
+    """
 
     folds: int
     restarts: int
     members: int
     iterations: int
+    pace: float = 1.0
+    rows: int = 10_000
 
 
 BUDGETS: dict[str, Budget] = {
-    "quick": Budget(folds=2, restarts=8, members=5, iterations=30),
+    "quick": Budget(folds=2, restarts=8, members=5, iterations=30, pace=0.5, rows=2_000),
     "standard": Budget(folds=3, restarts=20, members=10, iterations=60),
     "thorough": Budget(folds=5, restarts=60, members=25, iterations=120),
 }
@@ -128,7 +133,13 @@ def families(plan: Plan, records: Sequence[Record]) -> list[Family]:
     found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
     fixed = plan.fixed()
     kept = [f for f in found if not _contradicts(f.settings, fixed)]
-    return [replace(f, settings=f.settings.replace(**fixed)) for f in kept or found]
+    pace = plan.budget.pace
+    return [
+        replace(
+            f, settings=f.settings.replace(**{"epochs": round(pace * f.settings.epochs)} | fixed)
+        )
+        for f in kept or found
+    ]
 
 
 def _check_lags(plan: Plan, records: Sequence[Record]) -> None:

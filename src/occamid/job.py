@@ -107,7 +107,7 @@ def check_test(plan: Plan, estimation: Sequence[Record], test: Sequence[Record])
         return
     lags = [
         lag
-        for family in families(plan, thin(tuple(estimation)))
+        for family in families(plan, thin(tuple(estimation), plan.budget.rows))
         for lag in (family.settings.input_lags, family.settings.output_lags)
         if isinstance(lag, int)
     ]

@@ -207,11 +207,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
                 )
             header = json.loads(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+    except (SafetensorError, OSError, json.JSONDecodeError, RecursionError) as error:
         raise FileError(
             f"{path} is not a readable model file ({error}); name a run folder of identify, or "
             "copy the file again."
         ) from None
     if not isinstance(header, dict):
-        raise FileError(f"{path} is not a complete model file: its header is no table.")
+        raise FileError(
+            f"{path} is not a complete model file: its header is no table; copy it "
+            "again, or identify again."
+        )
     return header, arrays

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import solve_triangular
 
 from occamid.data.record import Record, as_records
-from occamid.errors import SettingsError, check_choice
+from occamid.errors import DataError, SettingsError, check_choice
 from occamid.model import Model
 from occamid.networks import Live, Network, is_matrix, reads_regressors
 from occamid.regressors import Windows
@@ -198,12 +198,29 @@ def _solve(
             factor, log_det = 1.0 / np.sqrt(precision), float(np.sum(np.log(precision)))
             spread = factor**2
         else:
-            lower = np.linalg.cholesky(total + np.diag(1.0 / widths))
+            lower = _cholesky(total + np.diag(1.0 / widths))
             factor = solve_triangular(lower, np.eye(len(widths)), lower=True, trans="T")
             log_det = float(2 * np.sum(np.log(np.diag(lower))))
             spread = np.sum(factor**2, axis=1)
         gamma = float(len(widths) - np.sum(spread / widths))
     return _Solved(factor, variance, gamma, log_det)
+
+
+def _cholesky(precision: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The lower factor of a precision.
+
+    Where the noise is almost nothing, rounding may leave the matrix indefinite: its diagonal is
+    then raised by the smallest share that helps.
+    """
+    for share in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):
+        try:
+            return np.linalg.cholesky(precision + np.diag(share * np.diagonal(precision)))
+        except np.linalg.LinAlgError:
+            continue
+    raise DataError(
+        "the posterior of the weights cannot be computed: the data leave no noise, or some "
+        "channels are multiples of others; leave those out."
+    )
 
 
 def _apply(factor: Array, vector: Float[Array, " n"]) -> Float[Array, " n"]:

@@ -39,6 +39,9 @@ def identify(
     resample: Annotated[
         bool, typer.Option("--resample", help="Interpolate uneven samples to even steps.")
     ] = False,
+    resample_to: Annotated[
+        float | None, typer.Option(help="Interpolate to steps of this many seconds.")
+    ] = None,
     gaps: Annotated[str | None, typer.Option(help="Missing values: error, or split.")] = None,
     variable: Annotated[str | None, typer.Option(help="Variable of a MATLAB or HDF5 file.")] = None,
     test: Annotated[
@@ -95,7 +98,7 @@ def identify(
         "time": time,
         "sampling_time": sampling_time,
         "experiment": experiment,
-        "resample": resample or None,
+        "resample": (resample or None) if resample_to is None else resample_to,
         "gaps": gaps,
         "variable": variable,
         "test": [str(p.absolute()) for p in test or []],

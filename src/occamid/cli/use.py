@@ -159,7 +159,10 @@ def predict(
     ensemble = runs.load(run)
     record = _read(run, ensemble, file, gaps, resample, sampling_time)
     if horizon >= len(record):
-        raise SettingsError(f"--horizon {horizon} reaches beyond the {len(record)} rows of {file}.")
+        raise SettingsError(
+            f"--horizon {horizon} reaches beyond the {len(record)} rows of {file}; give fewer "
+            "steps."
+        )
     found = ensemble.predict_distribution(record, horizon)
     error = rmse(record.y, found.mean, ensemble.start)
     facts = {"rmse": tuple(map(float, error)), "horizon": horizon}

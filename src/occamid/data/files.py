@@ -117,7 +117,7 @@ def same_step(records: Sequence[Record]) -> list[Record]:
             raise DataError(
                 f'records "{first.name}" and "{other.name}" differ in their sampling time: '
                 f"{first.sampling_time:g} and {other.sampling_time:g} s; bring them to the same "
-                "steps with --resample SECONDS."
+                "steps with --resample-to SECONDS."
             )
     return [replace(record, sampling_time=first.sampling_time) for record in records]
 
