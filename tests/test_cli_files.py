@@ -810,7 +810,8 @@ def test_every_part_of_a_report_is_needed_or_not_missed(run: Runner) -> None:
     """Whatever is missing or of another type: a page, or the line that says so."""
     whole = json.loads(Path("run/report.json").read_text("utf-8"))
     for key in whole:
-        for value in ("gone", 3, "text", None, [], {}):
+        values: tuple[Any, ...] = ("gone", 3, "text", None, [], {})
+        for value in values:
             changed = {k: v for k, v in whole.items() if k != key}
             changed |= {} if value == "gone" else {key: value}
             text(json.dumps(changed), "run/report.json")
