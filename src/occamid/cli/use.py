@@ -12,6 +12,7 @@ import pandas as pd
 import typer
 from jinja2 import TemplateError
 from rich.table import Table
+from rich.text import Text
 
 from occamid import figures, modelfile, runs, store
 from occamid import report as pages
@@ -197,7 +198,7 @@ def compare(
     if as_json:
         print(json.dumps(store.plain(rows)))
         return
-    table = Table(title=f"free run on {record.name}", title_justify="left")
+    table = Table(title=Text(f"free run on {record.name}"), title_justify="left")
     for heading in ("run", "fit %", "RMSE", "95 % band covers", "parameters"):
         table.add_column(heading)
     for row in sorted(rows, key=lambda r: -np.mean(r["fit"])):
@@ -206,7 +207,7 @@ def compare(
             listed(row["rmse"], ".4g"),
             listed(row["coverage95"], ".1%"),
         )
-        table.add_row(row["run"], *cells, str(row["parameters"]))
+        table.add_row(Text(row["run"]), *cells, str(row["parameters"]))
     console.print(table)
 
 
@@ -239,7 +240,7 @@ def inspect(run: Run, as_json: Json = False) -> None:
     for name, value in evidence.items():
         own = [r for r in rows if r["regressor"] == name]
         spelled = ", ".join(f"{r['value']:.3g} ± {r['standard_error']:.2g}" for r in own)
-        table.add_row(name, f"{value:.1f}", spelled)
+        table.add_row(Text(name), f"{value:.1f}", spelled)  # u[t-3] is no markup
     console.print(table)
     for name, share in sparsity.items():
         say(f"{name}: {share:.1%} pruned")
