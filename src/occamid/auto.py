@@ -30,7 +30,7 @@ from occamid.result import Result
 
 Array = np.ndarray
 SIMPLER = 1.10  # a simpler kind may be this much worse in cross-validation
-PIECE = 1_000  # rows; very long records are trained on evenly spaced pieces
+PIECE = 500  # rows; very long records are trained on evenly spaced pieces
 FEWEST_BLOCK = 20  # rows a held-back block must have after its initial window
 WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
 
