@@ -29,18 +29,18 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Fixes the initial weights
 @app.command("list")
 def show() -> None:
     """The ten experiments with the figures of the paper's Table 1."""
-    grid = Grid(caption=rows.WARNING, caption_justify="left")
-    for heading in ("experiment", "paper RMSE", "paper min", "paper sparsity", "about"):
-        grid.add_column(heading)
+    grid = Grid(box=None, title="Table 1 of the paper", title_justify="left")
+    for heading in ("experiment", "RMSE", "best", "sparsity"):
+        grid.add_column(heading, no_wrap=True)
     for name, e in rows.experiments().items():
         grid.add_row(
             name,
             " / ".join(f"{q.mean:g} ± {q.std:g}" for q in e.paper_rmse),
             " / ".join(f"{q.min:g}" for q in e.paper_rmse),
             f"{e.paper_sparsity:.1%}",
-            e.about,
         )
     console.print(grid)
+    say(rows.WARNING)
 
 
 @app.command()
