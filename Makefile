@@ -29,7 +29,7 @@ lint: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
