@@ -535,7 +535,7 @@ def test_two_hundred_thousand_rows_in_a_second_or_two() -> None:
     start = time.perf_counter()
     record = read(path)
     assert len(record) == n
-    assert time.perf_counter() - start < 15  # 0.5 s on an idle machine
+    assert time.perf_counter() - start < 15  # others may be at work
 
 
 # --- objects ------------------------------------------------------------------------------------
