@@ -108,9 +108,9 @@ def test_a_single_model_is_a_member_of_the_ensemble(twin: twins.Twin) -> None:
     many = identify_auto(twin.estimation, TINY)
     one = identify_auto(twin.estimation, TINY.model_copy(update={"single": True}))
     assert len(one.ensemble.weights) == 1
-    mine = one.ensemble.member(0).simulate(twin.test.u, twin.test.y[:3])
+    mine = one.ensemble.batch.model(0).simulate(twin.test.u, twin.test.y[:3])
     runs = [
-        many.ensemble.member(k).simulate(twin.test.u, twin.test.y[:3])
+        many.ensemble.batch.model(k).simulate(twin.test.u, twin.test.y[:3])
         for k in range(len(many.ensemble.weights))
     ]
     assert min(float(np.max(np.abs(run - mine))) for run in runs) < 1e-8

@@ -89,7 +89,7 @@ def test_members_keep_their_outputs_in_the_common_network(network: str) -> None:
     assert ensemble.network.hidden == posteriors[2].model.network.hidden
     assert ensemble.parameters == sum(p.model.parameters for p in posteriors)
     for k, posterior in enumerate(posteriors):
-        member, model = ensemble.member(k), posterior.model
+        member, model = ensemble.batch.model(k), posterior.model
         assert member.regressors == model.regressors
         for n_init in (3, 10):
             np.testing.assert_allclose(
@@ -136,7 +136,7 @@ def test_members_without_and_with_a_bias_meet() -> None:
         ensemble = combine([posteriors[k] for k in order])
         for place, k in enumerate(order):
             np.testing.assert_allclose(
-                ensemble.member(place).simulate(record.u, record.y[:3]),
+                ensemble.batch.model(place).simulate(record.u, record.y[:3]),
                 posteriors[k].model.simulate(record.u, record.y[:3]),
                 rtol=1e-9,
             )

@@ -329,7 +329,7 @@ def brute_force(ensemble: Ensemble, members: np.ndarray, record: Record, seed: i
         jnp.arange(len(members)),
         jnp.asarray(seed),
     )
-    model = ensemble.member(0)
+    model = ensemble.batch.model(0)
     runs = []
     for vector in np.asarray(weights, dtype=np.float64):
         drawn = model.with_weights(as_weights(model, vector))

@@ -40,6 +40,7 @@ STAGES = [
     "checkpoint",
     "driver",
     "posterior",
+    "batch",
     "predictive",
     "linearised",
     "startup",

@@ -2,7 +2,7 @@
 
 Every family of :mod:`occamid.families` is cross-validated: a block of every record is held back,
 the family is trained on the rest, and its ensemble simulates the block from the block's own first
-samples.  The simplest family whose free-run error is within a few per cent of the best is
+samples.  The best family of the simplest kind whose free-run error is nearly the smallest is
 trained again on everything.  The test record of a user is never seen here.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from occamid.batch import batch_of
 from occamid.checkpoint import Checkpoints
 from occamid.data.record import Record, as_records
 from occamid.driver import Progress, identify
@@ -229,12 +230,13 @@ def _held_back_squares(
     ny: int,
 ) -> Float[Array, "N ny"]:
     """Squared errors of the median free run through each block after its own first samples."""
+    batch = batch_of(members)
     parts = []
     for record, rows in zip(records, blocks, strict=True):
         block = record[rows]
         if len(block) < start + FEWEST_BLOCK:
             continue
-        runs = np.stack([m.simulate(block.u, block.y[:start]) for m in members])
+        runs = batch.simulate(block.u, block.y[:start])
         with np.errstate(all="ignore"):
             miss = (np.median(runs, axis=0) - block.y)[start:] ** 2
         parts.append(np.where(np.isfinite(miss), miss, np.inf))
@@ -259,10 +261,9 @@ def assemble(result: Result, family: Family, records: tuple[Record, ...], plan: 
     else:
         posteriors = [fit_posterior(m, records, _method(m)) for m in models]
     feedback: Any = "none" if family.refined or family.settings.output_lags == 0 else "process"
-    posteriors = _usable(posteriors, records)
-    ensemble = combine(posteriors, feedback=feedback)
-    if plan.single and len(posteriors) > 1:
-        ensemble = combine([posteriors[_nearest(ensemble, records)]], feedback=feedback)
+    ensemble = combine(_usable(posteriors, records), feedback=feedback)
+    if plan.single:
+        return nearest_member(ensemble, records)
     return no_narrower_than_seen(ensemble, records)
 
 
@@ -281,15 +282,13 @@ def _distinct(models: Sequence[Model]) -> list[Model]:
 
 def _usable(posteriors: Sequence[Posterior], records: tuple[Record, ...]) -> list[Posterior]:
     """Members whose free run on the estimation data is not far worse than the others'."""
-    errors = []
-    for posterior in posteriors:
-        model = posterior.model
-        with np.errstate(all="ignore"):
-            squares = [
-                (model.simulate(r.u, r.y[: model.start]) - r.y)[model.start :] ** 2 for r in records
-            ]
-            scaled = np.concatenate(squares) / model.scaling.y_scale**2
-            errors.append(float(np.sqrt(np.mean(scaled))))
+    batch = batch_of([p.model for p in posteriors])
+    squares = []
+    with np.errstate(all="ignore"):
+        for r in records:
+            miss = (batch.simulate(r.u, r.y[: batch.like.start]) - r.y)[:, batch.like.start :]
+            squares.append((miss / batch.like.scaling.y_scale) ** 2)
+        errors = np.sqrt(np.mean(np.concatenate(squares, axis=1), axis=(1, 2)))
     finite = np.where(np.isfinite(errors), errors, np.inf)
     if not np.isfinite(finite).any():
         raise DataError("no model is usable in free run; use more data, other lags or --effort.")
@@ -297,16 +296,15 @@ def _usable(posteriors: Sequence[Posterior], records: tuple[Record, ...]) -> lis
     return [p for p, e in zip(posteriors, finite, strict=True) if e <= worst]
 
 
-def _nearest(ensemble: Ensemble, records: tuple[Record, ...]) -> int:
-    """The member whose free runs are nearest to the ensemble's."""
-    start = ensemble.start
+def nearest_member(ensemble: Ensemble, records: tuple[Record, ...]) -> Ensemble:
+    """The member whose free runs are nearest to the ensemble's, by itself."""
     distance = np.zeros(len(ensemble.weights))
     for record in records:
-        middle = ensemble.simulate(record.u, record.y[:start])
-        for k in range(len(distance)):
-            run = ensemble.member(k).simulate(record.u, record.y[:start])
-            distance[k] += np.sum(((run - middle) / ensemble.first.scaling.y_scale) ** 2)
-    return int(np.argmin(distance))
+        known = record.y[: ensemble.start]
+        apart = ensemble.batch.simulate(record.u, known) - ensemble.simulate(record.u, known)
+        distance += np.sum((apart / ensemble.first.scaling.y_scale) ** 2, axis=(1, 2))
+    member = ensemble.posteriors[int(np.argmin(distance))]
+    return no_narrower_than_seen(combine([member], feedback=ensemble.feedback), records)
 
 
 class _Clock:

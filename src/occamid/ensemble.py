@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
+from occamid.batch import Batch, batch_of
 from occamid.data.record import Record, as_records
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.linearised import linearised
 from occamid.model import Model
-from occamid.networks import MLP, Network, Recurrent, reads_regressors
-from occamid.posterior import Method, Posterior, fit_posterior, flatten, unflatten
+from occamid.networks import MLP, Network
+from occamid.posterior import Method, Posterior, fit_posterior
 from occamid.predictive import (
     Distribution,
     Feedback,
@@ -50,8 +51,7 @@ class Ensemble:
 
     posteriors: tuple[Posterior, ...]
     weights: Float[Array, " K"]
-    network: Network
-    regressors_in: Regressors
+    batch: Batch  # the members' mean weights
     mixture: Mixture
     inflation: Float[Array, " ny"]
     feedback: Feedback = "process"
@@ -60,6 +60,16 @@ class Ensemble:
     def first(self) -> Model:
         """The first member, whose scaling and start all members share."""
         return self.posteriors[0].model
+
+    @property
+    def network(self) -> Network:
+        """The common network of the members."""
+        return self.batch.like.network
+
+    @property
+    def regressors_in(self) -> Regressors:
+        """The regressors that any member uses."""
+        return self.batch.like.regressors_in
 
     @property
     def start(self) -> int:
@@ -94,8 +104,7 @@ class Ensemble:
             past = self._past(inputs, known, missing)
             inputs = np.concatenate([past, inputs])
             known = np.concatenate([np.repeat(known[:1], missing, axis=0), known])
-        run = self._combined(lambda model: model.simulate(inputs, known), combine)
-        return run[missing:]
+        return self._combined(self.batch.simulate(inputs, known), combine)[missing:]
 
     @property
     def _channels(self) -> tuple[int, int]:
@@ -132,23 +141,10 @@ class Ensemble:
         self, record: Record, horizon: int = 1, combine: Literal["median", "mean"] = "median"
     ) -> Float[Array, "N ny"]:
         """``horizon``-step predictions of every member, combined sample by sample."""
-        return self._combined(lambda model: model.predict(record, horizon), combine)
+        return self._combined(self.batch.predict(record, horizon), combine)
 
-    def member(self, k: int) -> Model:
-        """A member's mean weights in the common network, so that all members share a program."""
-        return replace(
-            self.first,
-            network=self.network,
-            regressors_in=self.regressors_in,
-            weights=unflatten(self.network, self.mixture.mean[k]),
-            prior_widths=None,
-        )
-
-    def _combined(
-        self, run: Callable[[Model], Float[Array, "N ny"]], combine: str
-    ) -> Float[Array, "N ny"]:
+    def _combined(self, runs: Float[Array, "K N ny"], combine: str) -> Float[Array, "N ny"]:
         check_choice("combine", combine, ("median", "mean"))
-        runs = np.stack([run(self.member(k)) for k in range(len(self.weights))])
         if combine == "mean":
             return np.tensordot(self.weights, runs, axes=1)
         order = np.argsort(runs, axis=0)
@@ -228,6 +224,12 @@ class Ensemble:
                     **common,  # type: ignore[arg-type]
                 )
         return self._finish(found, record.y[:n_init], n_init - start)
+
+    def free_run(self, record: Record, n_init: int | None = None, **options: Any) -> Distribution:
+        """The median free run of :meth:`simulate` with the band of its distribution."""
+        n_init = self.start if n_init is None else n_init
+        found = self.simulate_distribution(record, n_init, **options)
+        return replace(found, mean=self.simulate(record.u, record.y[:n_init]))
 
     def predict_distribution(
         self,
@@ -313,16 +315,11 @@ def combine(
     members = tuple(posteriors)
     _check_alike(members)
     share = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
-    models = [p.model for p in members]
-    network, regressors = common_network(models)
+    batch = batch_of([p.model for p in members])
     diagonal = all(p.factor.ndim == 1 for p in members)
-    size = sum(int(np.prod(s.shape)) for s in network.specs().values())
     most = max(len(p.positions) for p in members)
-    means = np.zeros((len(members), size))
-    factors = np.zeros((len(members), size) if diagonal else (len(members), size, most))
-    for k, (p, model) in enumerate(zip(members, models, strict=True)):
-        place = places(model, network, regressors)
-        means[k, place] = flatten(model)
+    factors = np.zeros(batch.weights.shape if diagonal else (*batch.weights.shape, most))
+    for k, (p, place) in enumerate(zip(members, batch.places, strict=True)):
         rows = place[p.positions]
         if diagonal:
             factors[k, rows] = p.factor
@@ -334,9 +331,8 @@ def combine(
     return Ensemble(
         posteriors=members,
         weights=share,
-        network=network,
-        regressors_in=regressors,
-        mixture=Mixture(means, factors, noise, share),
+        batch=batch,
+        mixture=Mixture(batch.weights, factors, noise, share),
         inflation=np.ones(noise.shape[1]),
         feedback=feedback,
     )
@@ -409,42 +405,3 @@ def no_narrower_than_seen(
         squares.append(((record.y - found.mean)[used] / found.std[used]) ** 2)
     seen = np.sqrt(np.mean(np.concatenate(squares), axis=0))
     return replace(ensemble, inflation=np.maximum(1.0, seen))
-
-
-def common_network(models: Sequence[Model]) -> tuple[Network, Regressors]:
-    """The smallest network and regressors that every compact model fits into."""
-    first = models[0].regressors_in
-    terms = [
-        sorted(
-            {t for m in models for t in getattr(m.regressors_in, side)}, key=lambda t: (t[0], -t[1])
-        )
-        for side in ("inputs", "outputs")
-    ]
-    regressors = replace(first, inputs=tuple(terms[0]), outputs=tuple(terms[1]))
-    hidden = tuple(max(units) for units in zip(*(m.network.hidden for m in models), strict=True))
-    network = models[0].network
-    assert isinstance(network, (MLP, Recurrent))
-    bias = any(m.network.bias for m in models)  # type: ignore[attr-defined]
-    return replace(network, n_in=len(regressors), hidden=hidden, bias=bias), regressors
-
-
-def places(model: Model, network: Network, regressors: Regressors) -> Array:
-    """Where each flat parameter of ``model`` lies in the flat parameters of ``network``."""
-    columns = [regressors.names.index(name) for name in model.regressors_in.names]
-    large = {
-        name: np.arange(int(np.prod(spec.shape))).reshape(spec.shape)
-        for name, spec in network.specs().items()
-    }
-    offsets, total = {}, 0
-    for name, grid in large.items():
-        offsets[name] = total
-        total += grid.size
-    found = []
-    for name, spec in model.network.specs().items():
-        rows = np.arange(spec.shape[0])
-        if len(spec.shape) == 1:
-            found.append(offsets[name] + rows)
-            continue
-        inside = np.array(columns, int) if reads_regressors(name) else np.arange(spec.shape[1])
-        found.append(offsets[name] + large[name][np.ix_(rows, inside)].ravel())
-    return np.concatenate(found)

@@ -111,12 +111,16 @@ class Model:
         The first ``start`` rows are the measured outputs.  Samples nearer to the start than the
         horizon are predicted as far ahead as they can be.
         """
-        if horizon < 1:
-            raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
         with jax.enable_x64(True):
-            data = self._windows([record], self.start)
+            data = self.ahead(record, horizon)
             rows = _predict(self.network, self.regressors_in, self._params(), data, horizon)[0]
             return self._in_user_units(record.y[: self.start], rows)
+
+    def ahead(self, record: Record, horizon: int) -> Windows:
+        """What a prediction ``horizon`` steps ahead starts from."""
+        if horizon < 1:
+            raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
+        return self._windows([record], self.start)
 
     def simulate(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
@@ -126,6 +130,15 @@ class Model:
         ``y_init`` holds at least ``max_lag`` samples and is returned as the first rows.  If there
         are more, the state of a recurrent network warms up on them.
         """
+        with jax.enable_x64(True):
+            data, known, forced = self.prepare(u, y_init)
+            rows = _free_run(self.network, self.regressors_in, self._params(), data, forced)[0]
+            return self._in_user_units(known, rows[forced:])
+
+    def prepare(
+        self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
+    ) -> tuple[Windows, Float[Array, "n ny"], int]:
+        """What a free run starts from: its windows, the known outputs, and how many are forced."""
         known = np.atleast_1d(np.asarray(y_init, dtype=np.float64))
         known = known[:, None] if known.ndim == 1 else known
         ny, n_init = len(self.regressors_in.output_names), len(known)
@@ -151,10 +164,7 @@ class Model:
             sampling_time=self.sampling_time,
         )
         start = min(max(self.start, self.max_lag), n_init)
-        with jax.enable_x64(True):
-            data = self._windows([record], start)
-            rows = _free_run(self.network, names, self._params(), data, n_init - start)[0]
-            return self._in_user_units(known, rows[n_init - start :])
+        return self._windows([record], start), known, n_init - start
 
     def energy(self, records: Record | Iterable[Record]) -> float:
         """``½ Σ r²`` of the one-step residuals from ``start`` on, in the user's units."""
@@ -214,16 +224,20 @@ class Model:
         return np.concatenate([known, self.scaling.undo_y(np.asarray(rows))])
 
 
-@partial(jax.jit, static_argnums=(0, 1, 4))
-def _predict(
+def k_steps(
     network: Network, regressors: Regressors, params: Any, data: Windows, horizon: int
 ) -> Float[jax.Array, "R T ny"]:
+    """``horizon``-step predictions of one model on every experiment."""
+
     def one(experiment: Windows) -> jax.Array:
         if horizon == 1:
             return simulate.one_step(network, params, experiment.z)
         return simulate.k_step(network, regressors, params, experiment, horizon)[0]
 
     return jax.vmap(one)(data)
+
+
+_predict = jax.jit(k_steps, static_argnums=(0, 1, 4))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -25,12 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from occamid.batch import batch_of
 from occamid.data.record import Record, as_records
-from occamid.ensemble import common_network, places
 from occamid.errors import SettingsError
 from occamid.model import Model
 from occamid.networks import MLP, Network, is_matrix, reads_regressors
-from occamid.posterior import Posterior, flatten, unflatten
+from occamid.posterior import Posterior, unflatten
 from occamid.regressors import Regressors, Windows, windows
 from occamid.simulate import free_run
 
@@ -61,7 +61,6 @@ class Fit(NamedTuple):
     variance: Float[jax.Array, " ny"]
     effective: Float[jax.Array, ""]
     log_evidence: Float[jax.Array, ""]
-    mse: Float[jax.Array, " ny"]
 
 
 def groups(network: Network) -> tuple[Array, int]:
@@ -93,26 +92,24 @@ def refine(
     if not all(isinstance(model.network, MLP) for model in models):
         raise SettingsError("only an mlp can be refined in free run, no recurrent network.")
     small = [collapse(model).compact() for model in models]
-    network, regressors = common_network(small)
-    first = small[0]
-    size = sum(int(np.prod(spec.shape)) for spec in network.specs().values())
-    start, mask = np.zeros((2, len(small), size))
+    batch = batch_of(small)
+    first, network, regressors = small[0], batch.like.network, batch.like.regressors_in
     matrices = np.concatenate(
         [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
     )
-    for k, model in enumerate(small):
-        at = places(model, network, regressors)
-        start[k, at] = flatten(model)
-        mask[k, at] = (flatten(model) != 0) | ~matrices[at]
+    own = np.zeros(batch.weights.shape, bool)
+    for row, place in zip(own, batch.places, strict=True):
+        row[place] = True
+    mask = np.where(own & ((batch.weights != 0) | ~matrices), 1.0, 0.0)
     with jax.enable_x64(True):
         known = as_records(records)
         blocks = held_back or (slice(0, 0),) * len(known)
         scaled = [_without(first.scaling.apply(r), b) for r, b in zip(known, blocks, strict=True)]
         data = windows(scaled, regressors, first.start, held_back)
         # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
-        batch = 1 if jax.default_backend() == "cpu" else len(small)
+        together = 1 if jax.default_backend() == "cpu" else len(small)
         fits = jax.device_get(
-            _refine(network, regressors, batch, iterations, data, jnp.asarray(start), mask)
+            _refine(network, regressors, together, iterations, data, batch.weights, mask)
         )
     return [
         _posterior(first, network, regressors, jax.tree.map(lambda x, k=k: x[k], fits))
@@ -155,7 +152,7 @@ def collapse(model: Model) -> Model:
 def _refine(
     network: Network,
     regressors: Regressors,
-    batch: int,
+    together: int,
     iterations: int | jax.Array,
     data: Windows,
     start: Float[jax.Array, "K P"],
@@ -172,7 +169,7 @@ def _refine(
         state = jax.lax.fori_loop(0, iterations, partial(_step, place), state)
         return _finish(place, state)
 
-    return jax.lax.map(one, (start, mask), batch_size=batch)
+    return jax.lax.map(one, (start, mask), batch_size=together)
 
 
 class _Place(NamedTuple):
@@ -307,7 +304,6 @@ def _finish(place: _Place, state: State) -> Fit:
         variance=state.variance,
         effective=gamma,
         log_evidence=-0.5 * (fit + occam + jnp.linalg.slogdet(at.precision)[1]),
-        mse=jnp.sum(at.r**2, axis=0) / rows,
     )
 
 

@@ -193,7 +193,7 @@ class Result:
         chunk = max(1, int(self.settings.memory_mb * 2**20 / per_model))
         count = int(np.prod(self.shape))
         runs = [
-            _free_runs(
+            free_runs(
                 self.network,
                 self.regressors,
                 {n: jnp.asarray(v[k : k + chunk]) for n, v in flat.items()},
@@ -230,8 +230,9 @@ def summarise(network: Network, params: Mapping[str, Array]) -> dict[str, Array]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _free_runs(
+def free_runs(
     network: Network, regressors: Regressors, params: Any, data: Windows, forced: int
 ) -> Float[jax.Array, "B T ny"]:
+    """Free runs of a batch of weights on the one experiment of ``data``."""
     experiment = jax.tree.map(lambda x: x[0], data)
     return jax.vmap(lambda p: simulate.free_run(network, regressors, p, experiment, forced))(params)

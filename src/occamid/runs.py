@@ -15,6 +15,7 @@ from occamid.ensemble import Ensemble
 from occamid.errors import FileError
 from occamid.job import Job
 from occamid.metrics import fit_percent, rmse
+from occamid.predictive import Distribution
 
 MODEL, CONTENT, PAGE = "model.safetensors", "report.json", "report.html"
 MOST_ROWS = 10_000  # of a test record that are judged and drawn
@@ -31,26 +32,23 @@ class Judged(NamedTuple):
     coverage95: tuple[float, ...]
 
 
-def judge(ensemble: Ensemble, record: Record, n_init: int | None = None) -> Judged:
-    """Free run of the ensemble's median, and the coverage of its band."""
-    n_init = ensemble.start if n_init is None else n_init
-    run = ensemble.simulate(record.u, record.y[:n_init])
-    found = ensemble.simulate_distribution(record, n_init)
-    covered = score(record.y, found, n_init).coverage[0.95]
+def judge(record: Record, found: Distribution, n_init: int) -> Judged:
+    """A free run with its band against the measurement."""
     return Judged(
         record.name,
         n_init,
         len(record),
-        tuple(map(float, rmse(record.y, run, n_init))),
-        tuple(map(float, fit_percent(record.y, run, n_init))),
-        tuple(map(float, covered)),
+        tuple(map(float, rmse(record.y, found.mean, n_init))),
+        tuple(map(float, fit_percent(record.y, found.mean, n_init))),
+        tuple(map(float, score(record.y, found, n_init).coverage[0.95])),
     )
 
 
 def write(found: Automatic, job: Job, test: Sequence[Record], folder: Path) -> dict[str, Any]:
     """Everything of a run into a folder; returns its summary."""
-    shown = tuple(record[:MOST_ROWS] for record in test)
-    judged = [judge(found.ensemble, record)._asdict() for record in shown]
+    shown, start = tuple(record[:MOST_ROWS] for record in test), found.ensemble.start
+    bands = [found.ensemble.free_run(record) for record in shown or found.records[:1]]
+    judged = [judge(r, b, start)._asdict() for r, b in zip(shown, bands, strict=False)]
     summary = {
         "family": found.family.name,
         "expected_rmse": list(found.expected_rmse),
@@ -70,6 +68,7 @@ def write(found: Automatic, job: Job, test: Sequence[Record], folder: Path) -> d
         found.records,
         shown,
         extra={
+            "title": job.example or Path(job.files[0]).stem,
             "family": f"{found.family.name}: {found.family.about}",
             "effort": found.plan.effort,
             "expected free-run RMSE (cross-validation)": ", ".join(
@@ -80,17 +79,11 @@ def write(found: Automatic, job: Job, test: Sequence[Record], folder: Path) -> d
     text = json.dumps(store.plain(page), allow_nan=False)
     (folder / CONTENT).write_text(text, encoding="utf-8")
     (folder / PAGE).write_text(report.render(page), encoding="utf-8")
-    _figures(found, shown or found.records, folder)
-    return json.loads((folder / store.SUMMARY).read_text("utf-8")) | {"verdict": page["verdict"]}
-
-
-def _figures(found: Automatic, records: Sequence[Record], folder: Path) -> None:
-    """The free run with its band on the first record, and the sparsity of the best model."""
-    record, start = records[0], found.ensemble.start
-    band = found.ensemble.simulate_distribution(record)
-    title = f"{record.name}: free run"
-    figures.save(figures.free_run_figure(record, band, start, title), folder / "free_run.png")
+    record = (shown or found.records)[0]
+    free = figures.free_run_figure(record, bands[0], start, f"{record.name}: free run")
+    figures.save(free, folder / "free_run.png")
     figures.save(figures.sparsity_figure(found.result.best), folder / "sparsity.png")
+    return json.loads((folder / store.SUMMARY).read_text("utf-8")) | {"verdict": page["verdict"]}
 
 
 def load(path: Path) -> Ensemble:

@@ -12,7 +12,7 @@ import numpy as np
 
 from occamid import store
 from occamid.atomic import replace_file
-from occamid.auto import Stage, assemble, identify_auto
+from occamid.auto import Stage, identify_auto, nearest_member
 from occamid.benchmark.rows import RECORDS
 from occamid.data import benchmarks, twins
 from occamid.data.record import Record
@@ -65,13 +65,12 @@ def run_seed(
     began = time.perf_counter()
     found = identify_auto(case.estimation, plan, progress=progress)
     seconds = time.perf_counter() - began
-    single = assemble(
-        found.result, found.family, found.records, Plan(seed=seed, effort=effort, single=True)
-    )
+    single = nearest_member(found.ensemble, found.records)
     values: dict[str, Any] = {"rmse": {}, "single": {}, "coverage95": []}
     for record in case.test:
         for key, model in (("rmse", found.ensemble), ("single", single)):
-            judged = judge(model, record, case.n_init)
+            n_init = model.start if case.n_init is None else case.n_init
+            judged = judge(record, model.free_run(record, n_init), n_init)
             values[key] |= dict(zip(_channels(record), judged.rmse, strict=True))
             if key == "rmse":
                 values["coverage95"] += judged.coverage95

@@ -138,9 +138,8 @@ def simulate(
     record = _read(run, ensemble, file, gaps, resample, sampling_time)
     start = ensemble.start if n_init is None else n_init
     extra: dict[str, Any] = {"method": "monte-carlo", "samples": samples} if samples else {}
-    found = ensemble.simulate_distribution(record, start, **extra)
-    found = replace(found, mean=ensemble.simulate(record.u, record.y[:start]))
-    judged = runs.judge(ensemble, record, start)
+    found = ensemble.free_run(record, start, **extra)
+    judged = runs.judge(record, found, start)
     facts = {"rmse": judged.rmse, "fit %": judged.fit, "95 % band covers": judged.coverage95}
     _write_table(_table(record, found), out, start, as_json, facts)
 
@@ -190,9 +189,10 @@ def compare(
     for folder in folders:
         ensemble = runs.load(folder)
         record = _read(folder, ensemble, file, gaps, resample, sampling_time)
-        judged = runs.judge(ensemble, record)
+        found = ensemble.free_run(record)
+        judged = runs.judge(record, found, ensemble.start)
         rows.append({"run": str(folder), **judged._asdict(), "parameters": ensemble.parameters})
-        shown.append((str(folder), ensemble.simulate(record.u, record.y[: ensemble.start])))
+        shown.append((str(folder), found.mean))
     if out is not None:
         figures.save(figures.compare_figure(record, shown, f"free run on {record.name}"), out)
     if as_json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,9 +92,8 @@ def _run(ensemble: Ensemble, record: Record, n_init: int) -> _Run:
     """The median free run with its band; divergence is told in the verdict, not as a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergedWarning)
-        found = ensemble.simulate_distribution(record, n_init)
-    run = ensemble.simulate(record.u, record.y[:n_init])
-    return _Run(record, ensemble.predict(record), replace(found, mean=run))
+        found = ensemble.free_run(record, n_init)
+    return _Run(record, ensemble.predict(record), found)
 
 
 def _analyse(ensemble: Ensemble, runs: Sequence[_Run], n_init: int) -> ResidualAnalysis:
