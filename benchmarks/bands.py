@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, identify, rmse
-from occamid.calibration import conformal_inflation, cross_validate, held_back_scores, score
+from occamid.bands.calibration import conformal_inflation, cross_validate, held_back_scores, score
+from occamid.bands.monte_carlo import Distribution
 from occamid.data import benchmarks, twins
-from occamid.driver import provenance
-from occamid.predictive import Distribution
+from occamid.training.train import provenance
 
 RESULTS = Path(__file__).parent / "results" / "bands.json"
 SEEDS = 3

@@ -25,11 +25,11 @@ import numpy as np
 from occamid import Result, identify
 from occamid.benchmark.rows import experiments
 from occamid.data import benchmarks
-from occamid.driver import provenance
+from occamid.data.windows import Windows
 from occamid.networks import Network, Params, Recurrent, init
-from occamid.regressors import Windows
-from occamid.sparse.curvature import recursive
-from occamid.sparse.train import squared_errors
+from occamid.training.curvature import recursive
+from occamid.training.cycle import squared_errors
+from occamid.training.train import provenance
 
 RESULTS = Path(__file__).parent / "results"
 ROWS = {

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occamid.driver import provenance
+from occamid.data.windows import Windows
 from occamid.networks import MLP, Network, Recurrent, init, is_matrix
-from occamid.regressors import Windows
-from occamid.sparse.curvature import CURVATURES
+from occamid.training.curvature import CURVATURES
+from occamid.training.train import provenance
 
 CASES: dict[str, tuple[Network, int]] = {
     **{

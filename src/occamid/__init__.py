@@ -7,22 +7,22 @@ store, figures → report → estimator → command line.
 
 from typing import Any
 
-from occamid.auto import Automatic, identify_auto
-from occamid.calibration import identify_with_bands
-from occamid.data.files import read_records
+from occamid.assessment.metrics import fit_percent, rmse
+from occamid.bands.calibration import identify_with_bands
+from occamid.bands.ensemble import Ensemble, combine, ensemble_of
+from occamid.bands.modelfile import load_ensemble as load
+from occamid.bands.modelfile import save_ensemble as save
+from occamid.bands.monte_carlo import Distribution
+from occamid.bands.posterior import Posterior, fit_posterior
 from occamid.data.record import Record
-from occamid.driver import Progress, identify
-from occamid.ensemble import Ensemble, combine, ensemble_of
 from occamid.errors import DataError, FileError, OccamidError, SettingsError
-from occamid.families import Plan
-from occamid.metrics import fit_percent, rmse
-from occamid.model import Model
-from occamid.modelfile import load_ensemble as load
-from occamid.modelfile import save_ensemble as save
-from occamid.posterior import Posterior, fit_posterior
-from occamid.predictive import Distribution
-from occamid.result import Index, Result, Row
-from occamid.settings import Settings
+from occamid.identification.families import Plan
+from occamid.identification.identify import Automatic, identify_auto
+from occamid.reading.files import read_records
+from occamid.training.batch import Index, Result, Row
+from occamid.training.model import Model
+from occamid.training.settings import Settings
+from occamid.training.train import Progress, identify
 
 __all__ = [
     "Automatic",
@@ -59,7 +59,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """The estimator on demand: importing occamid does not import scikit-learn."""
     if name == "SparseNARX":
-        from occamid.estimator import SparseNARX
+        from occamid.identification.estimator import SparseNARX
 
         return SparseNARX
     raise AttributeError(f"module 'occamid' has no attribute {name!r}")

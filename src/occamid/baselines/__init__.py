@@ -2,7 +2,7 @@
 
 Each family fits a stated grid of orders, its *candidates*.  :func:`fit` picks one by a criterion
 that uses the estimation records alone.  Every fitted model simulates as
-:meth:`occamid.model.Model.simulate` does.
+:meth:`occamid.training.model.Model.simulate` does.
 """
 
 from __future__ import annotations

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamid import store
-from occamid.atomic import replace_file
-from occamid.auto import Stage, identify_auto, nearest_member
+from occamid.assessment.metrics import rmse
 from occamid.benchmark.rows import RECORDS
 from occamid.data import benchmarks, twins
 from occamid.data.record import Record
-from occamid.driver import provenance
 from occamid.errors import DataError
-from occamid.families import Plan
-from occamid.metrics import rmse
-from occamid.runs import judge
+from occamid.files.atomic import replace_file
+from occamid.files.plain import plain
+from occamid.identification.families import Plan
+from occamid.identification.identify import Stage, identify_auto, nearest_member
+from occamid.reporting.runs import judge
+from occamid.training.train import provenance
 
 
 class Case(NamedTuple):
@@ -124,6 +124,6 @@ def write(name: str, runs: list[dict[str, Any]], effort: str, folder: Path) -> d
     """``honest-RECORD.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     content = summary(name, runs, effort)
-    text = json.dumps(store.plain(content), indent=1, allow_nan=False)
+    text = json.dumps(plain(content), indent=1, allow_nan=False)
     replace_file(folder / f"honest-{name}.json", text.encode())
     return content

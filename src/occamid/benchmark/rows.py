@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 from occamid.errors import SettingsError
-from occamid.settings import Settings
+from occamid.training.settings import Settings
 
 Protocol = Literal["paper", "honest"]
 WARNING = (

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from occamid import figures, store
-from occamid.atomic import replace_file
+from occamid.bands.ensemble import combine
+from occamid.bands.monte_carlo import Distribution
+from occamid.bands.posterior import fit_posterior
 from occamid.benchmark.rows import LIMIT, SPARSITY_MARGIN, WARNING, Experiment, Protocol, Quoted
 from occamid.data import benchmarks
 from occamid.data.record import Record
-from occamid.driver import Progress, identify
-from occamid.ensemble import combine
-from occamid.model import Model
+from occamid.files.atomic import replace_file
 from occamid.networks import matrices
-from occamid.posterior import fit_posterior
-from occamid.predictive import Distribution
-from occamid.result import Index, Result
-from occamid.settings import Settings
+from occamid.reporting import figures
+from occamid.training.batch import Index, Result
+from occamid.training.model import Model
+from occamid.training.settings import Settings
+from occamid.training.train import Progress, identify
 
 Array = np.ndarray
 # Above this many weights a full covariance is not formed: the paper's diagonal, by sampling.
@@ -215,15 +215,15 @@ def write(outcome: Outcome, folder: Path) -> None:
         n = outcome.n_init
         own = f"-{k + 1}" if len(outcome.data.test) > 1 else ""
         title = f"{name}{note}: {record.name}"
-        plain = model.simulate(record.u, record.y[:n])
+        run = model.simulate(record.u, record.y[:n])
         figures.save(
-            figures.free_run_figure(record, plain, n, title), folder / f"{name}-free-run{own}.png"
+            figures.free_run_figure(record, run, n, title), folder / f"{name}-free-run{own}.png"
         )
         figures.save(
             figures.free_run_figure(record, band(model, outcome, record), n, title, sigmas=2),
             folder / f"{name}-posterior{own}.png",
         )
-    content = json.dumps(store.plain(report(outcome)), indent=1, allow_nan=False)
+    content = json.dumps(plain(report(outcome)), indent=1, allow_nan=False)
     replace_file(folder / f"{name}.json", content.encode())
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from occamid import baselines, store
-from occamid.atomic import replace_file
+from occamid import baselines
 from occamid.benchmark.rows import WARNING, Protocol, experiment
 from occamid.benchmark.run import free_run_errors, known_outputs, load
 from occamid.data.record import Record
-from occamid.driver import identify, provenance
-from occamid.settings import Settings
+from occamid.files.atomic import replace_file
+from occamid.files.plain import plain
+from occamid.training.settings import Settings
+from occamid.training.train import identify, provenance
 
 # Networks that are trained like the paper's rows, but without what makes those sparse.
 PLAIN = ("mlp-plain", "lstm-plain", "lstm-no-lags")
@@ -125,7 +126,7 @@ def run(
         if name not in {row["name"] for row in rows}:
             rows.append(measure(record, name, restarts, seed))
             content = {"record": record, "warning": WARNING, **key, **provenance(), "rows": rows}
-            text = json.dumps(store.plain(content), indent=1, allow_nan=False)
+            text = json.dumps(plain(content), indent=1, allow_nan=False)
             replace_file(path, text.encode())
         tell(next(row for row in rows if row["name"] == name))
 

@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import typer
 
-from occamid.cli import bench, records, train, use
+from occamid.cli import bench, records, use
+from occamid.cli import identify as train
 from occamid.errors import OccamidError
 
 app = typer.Typer(

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from occamid.atomic import replace_file
 from occamid.benchmark import honest as honestly
 from occamid.benchmark import rows, table, versus
 from occamid.benchmark import run as running
 from occamid.cli.shared import console, say, stage_bar, training_bar
 from occamid.errors import check_choice
+from occamid.files.atomic import replace_file
 
 app = typer.Typer(
     help="Reproduce the paper's ten experiments and compare with baselines.", no_args_is_help=True

@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from occamid import auto, driver
 from occamid.errors import SettingsError
+from occamid.identification import identify as auto
+from occamid.training import train as driver
 
 console = Console()
 

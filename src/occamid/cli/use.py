@@ -14,19 +14,21 @@ from jinja2 import TemplateError
 from rich.table import Table
 from rich.text import Text
 
-from occamid import figures, modelfile, runs, store
-from occamid import report as pages
-from occamid.atomic import replace_file
+from occamid import reporting as pages
+from occamid.assessment.metrics import rmse
+from occamid.bands import modelfile
+from occamid.bands.ensemble import Ensemble
+from occamid.bands.monte_carlo import Distribution
 from occamid.cli.shared import console, listed, say
-from occamid.data.experiments import SAME_STEP
-from occamid.data.files import read_records
 from occamid.data.record import Record
-from occamid.ensemble import Ensemble
 from occamid.errors import DataError, FileError, SettingsError
-from occamid.job import Job
-from occamid.metrics import rmse
+from occamid.files.atomic import replace_file
+from occamid.files.plain import plain
+from occamid.identification.job import Job
 from occamid.networks import matrices
-from occamid.predictive import Distribution
+from occamid.reading.experiments import SAME_STEP
+from occamid.reading.files import read_records
+from occamid.reporting import figures, runs
 
 Run = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]
 File = Annotated[Path, typer.Argument(help="File with the columns the model was identified on.")]
@@ -110,7 +112,7 @@ def _table(record: Record, found: Distribution) -> pd.DataFrame:
 def _write_table(table: pd.DataFrame, out: Path, known: int, as_json: bool, facts: Any) -> None:
     replace_file(out, table.to_csv(index=False, float_format="%.9g").encode())
     if as_json:
-        print(json.dumps(store.plain({"out": str(out), "known": known, **facts})))
+        print(json.dumps(plain({"out": str(out), "known": known, **facts})))
     else:
         for name, value in facts.items():
             say(f"{name}: {listed(value, '.4g') if isinstance(value, tuple) else value}")
@@ -196,7 +198,7 @@ def compare(
     if out is not None:
         figures.save(figures.compare_figure(record, shown, f"free run on {record.name}"), out)
     if as_json:
-        print(json.dumps(store.plain(rows)))
+        print(json.dumps(plain(rows)))
         return
     table = Table(title=Text(f"free run on {record.name}"), title_justify="left")
     for heading in ("run", "fit %", "RMSE", "95 % band covers", "parameters"):
@@ -228,7 +230,7 @@ def inspect(run: Run, as_json: Json = False) -> None:
             "sparsity": sparsity,
             **about,
         }
-        print(json.dumps(store.plain(content)))
+        print(json.dumps(plain(content)))
         return
     say(
         f"{len(ensemble.weights)} members with {ensemble.parameters} parameters in all; the one "

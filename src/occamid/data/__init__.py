@@ -1,1 +1,1 @@
-"""Records: data containers, scaling, simulated twins."""
+"""Records of a system: channels, scaling, lagged regressors, lags to try, simulated twins."""

@@ -1,0 +1,1 @@
+"""How good a prediction is: errors, scores of bands, residual analysis."""

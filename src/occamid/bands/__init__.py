@@ -1,0 +1,1 @@
+"""Doubt: posteriors, their way through a free run, ensembles, calibration."""

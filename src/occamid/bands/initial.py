@@ -1,0 +1,118 @@
+"""The inputs before a record begins, inferred where a free run starts before its lags are filled.
+
+A model with long input lags needs inputs from before the first sample.  They are not in the
+record, but the first measured outputs say much about them.  The past inputs ``v`` maximise
+
+    ``− Σ ‖y(t) − f(z(t; v))‖² / (2 σ²) − ½ (v − m)ᵀ C⁻¹ (v − m)``,
+
+the fit to the known outputs of the initial window and the input's own statistics: ``m`` and ``C``
+are the mean and covariance of a stationary Gaussian signal with the record's autocovariance,
+given the inputs that are known.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import toeplitz
+
+from occamid.data.windows import Regressors
+from occamid.networks import Network
+from occamid.networks.flat import unflatten
+
+Array = np.ndarray
+STARTS, ITERATIONS = 8, 30
+CONDITION_ON = 60  # known inputs that the past is conditioned on
+SMALLEST_NOISE = 0.02  # of a standard deviation of the output
+
+
+def past_inputs(
+    network: Network,
+    regressors: Regressors,
+    weights: Float[Array, "K P"],
+    noise_std: Float[Array, "K ny"],
+    u: Float[Array, "N nu"],
+    y: Float[Array, "n ny"],
+) -> Float[Array, "k nu"]:
+    """Inputs of the ``max_lag − output_lag`` samples before the record, oldest first, scaled.
+
+    All members of an ensemble are asked together: the past is one, whatever the model.  Several
+    starting points are tried, because outputs may not tell the sign of what came before.
+    """
+    count = regressors.max_lag - regressors.output_lag
+    laws = [_conditional(u[:, c], count) for c in range(u.shape[1])]
+    mean = np.stack([m for m, _ in laws], axis=1)
+    roots = np.stack([root for _, root in laws])
+    starts = np.random.default_rng(0).standard_normal((STARTS, count, u.shape[1]))
+    starts[0] = 0.0
+    sigma = np.maximum(noise_std, SMALLEST_NOISE)
+    with jax.enable_x64(True):
+        found = _search(
+            network, regressors, weights, sigma, u[: len(y)], y, mean, roots, jnp.asarray(starts)
+        )
+    return np.asarray(found)
+
+
+def _conditional(
+    u: Float[Array, " N"], count: int
+) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
+    """Mean of the past given the known inputs, and a square root of its covariance."""
+    known = min(len(u), CONDITION_ON)
+    centred = u - u.mean()
+    lags = np.arange(min(count + known, len(u)))
+    r = np.array([centred[: len(u) - k] @ centred[k:] for k in lags]) / len(u)
+    r = np.concatenate([r, np.zeros(count + known - len(r))])
+    r[0] = 1.001 * r[0] + 1e-9  # a little white noise keeps it invertible
+    C = toeplitz(r)
+    gain = np.linalg.solve(C[count:, count:], C[count:, :count]).T
+    inner = C[:count, :count] - gain @ C[count:, :count]
+    values, vectors = np.linalg.eigh(inner)
+    return u.mean() + gain @ centred[:known], vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _search(
+    network: Network,
+    regressors: Regressors,
+    weights: Float[jax.Array, "K P"],
+    sigma: Float[jax.Array, "K ny"],
+    u: Float[jax.Array, "n nu"],
+    y: Float[jax.Array, "n ny"],
+    mean: Float[jax.Array, "k nu"],
+    roots: Float[jax.Array, "nu k k"],
+    starts: Float[jax.Array, "S k nu"],
+) -> Float[jax.Array, "k nu"]:
+    count, first = mean.shape[0], regressors.output_lag
+    rows = np.arange(first, len(y))
+    in_channel, in_lag = np.array(regressors.inputs, dtype=int).reshape(-1, 2).T
+    out_channel, out_lag = np.array(regressors.outputs, dtype=int).reshape(-1, 2).T
+    outputs = y[rows[:, None] - out_lag, out_channel]
+
+    def past(x: jax.Array) -> jax.Array:
+        return mean + jnp.einsum("cij,jc->ic", roots, x.reshape(starts.shape[1:]))
+
+    def residual(x: jax.Array) -> jax.Array:
+        whole = jnp.concatenate([past(x), u])
+        z = jnp.concatenate([whole[rows[:, None] + count - in_lag, in_channel], outputs], axis=1)
+        runs = jax.vmap(lambda w: network.apply(unflatten(network, w), z))(weights)
+        miss = (runs - y[rows]) / (sigma[:, None] * np.sqrt(len(weights)))
+        return jnp.concatenate([miss.ravel(), x])
+
+    def solve(x0: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def step(_: jax.Array, carried: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            x, damping = carried
+            r, J = residual(x), jax.jacfwd(residual)(x)
+            A = J.T @ J
+            new = x - jnp.linalg.solve(A + damping * jnp.diag(jnp.diag(A)), J.T @ r)
+            better = jnp.sum(residual(new) ** 2) < jnp.sum(r**2)
+            return jnp.where(better, new, x), jnp.where(better, damping / 3, damping * 4)
+
+        x, _ = jax.lax.fori_loop(0, ITERATIONS, step, (x0.ravel(), jnp.asarray(1e-2)))
+        return x, jnp.sum(residual(x) ** 2)
+
+    found, costs = jax.lax.map(solve, starts)
+    return past(found[jnp.argmin(costs)])

@@ -1,0 +1,168 @@
+"""Predictive distributions to first order in weights and noise: one pass, no sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
+from scipy.stats import norm
+
+from occamid.bands.monte_carlo import LIMIT, Distribution, Feedback, Mixture
+from occamid.data.windows import Regressors, Windows
+from occamid.networks import Network
+from occamid.networks.flat import unflatten
+from occamid.networks.simulate import read
+
+WIDEST = 10.0  # a first-order band wider than this many only says that first order has failed
+
+
+def linearised(
+    network: Network,
+    regressors: Regressors,
+    mixture: Mixture,
+    data: Windows,
+    *,
+    forced: int,
+    horizon: int | None,
+    feedback: Feedback,
+    levels: tuple[float, ...],
+) -> Distribution:
+    """The mixture's moments to first order in weights and noise, in one pass; no sampling.
+
+    Free run after ``forced`` rows, or ``horizon`` steps ahead.  Quantiles are those of the
+    Gaussian with the mixture's mean and variance.  Members whose run or band leaves the
+    range are set aside and counted in ``diverged``.
+    """
+    factor = mixture.factor
+    if factor.ndim == 2:
+        factor = factor[:, :, None] * np.eye(factor.shape[1])
+    members = (jnp.asarray(mixture.mean), jnp.asarray(factor), jnp.asarray(mixture.noise_std))
+    experiment = jax.tree.map(lambda x: x[0], data)
+    if horizon == 1:  # a run on measured outputs throughout
+        horizon, forced = None, data.y.shape[1]
+    found = _linearised(network, regressors, feedback, horizon, members, experiment, forced)
+    runs, epistemic, aleatoric = (np.asarray(part) for part in found)
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide = np.max(epistemic + aleatoric, axis=(1, 2))
+        stable = np.all(np.abs(runs) < LIMIT, axis=(1, 2)) & (wide < WIDEST**2)
+    keep = stable if stable.any() else np.ones_like(stable)
+    runs, epistemic, aleatoric = runs[keep], epistemic[keep], aleatoric[keep]
+    weights = mixture.weights[keep] / mixture.weights[keep].sum()
+    weigh = lambda x: np.tensordot(weights, x, axes=1)  # noqa: E731
+    gone = float(mixture.weights[~stable].sum())
+    with np.errstate(invalid="ignore", over="ignore"):  # where no member is stable, neither is this
+        mean = weigh(runs)
+        inner = weigh(epistemic) + weigh((runs - mean) ** 2)
+        noise = weigh(aleatoric)
+        std = np.sqrt(inner + noise)
+        quantiles = mean + norm.ppf(levels)[:, None, None] * std
+        return Distribution(mean, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
+
+
+class _Linear(NamedTuple):
+    """State, its sensitivity to the whitened weights, its covariance under fed-back noise."""
+
+    x: Float[jax.Array, " n"]
+    S: Float[jax.Array, "n r"]
+    C: Float[jax.Array, "n n"]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _linearised(
+    network: Network,
+    regressors: Regressors,
+    feedback: Feedback,
+    horizon: int | None,
+    members: tuple[jax.Array, jax.Array, jax.Array],
+    experiment: Windows,
+    forced: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Predictions, epistemic and aleatoric variances of every member, (K, T, ny) each."""
+    T = experiment.y.shape[0]
+    inputs = experiment.z[:, : len(regressors.inputs)]
+
+    def member(own: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+        mean, factor, noise_std = own
+        params = unflatten(network, mean)
+        x0, restore = ravel_pytree((network.initial_state(params), experiment.history))
+        step = _linear_step(network, regressors, feedback, mean, factor, noise_std, restore)
+        n, r = x0.size, factor.shape[1]
+        start = _Linear(x0, jnp.zeros((n, r), x0.dtype), jnp.zeros((n, n), x0.dtype))
+        if horizon is None:
+            flags = jnp.arange(T)[:, None] < forced
+            return jax.lax.scan(step, start, (inputs, experiment.y, flags))[1]
+
+        def teach(carried: _Linear, now: Any) -> tuple[_Linear, _Linear]:
+            return step(carried, (*now, True))[0], carried
+
+        origins = jax.lax.scan(teach, start, (inputs, experiment.y))[1]
+
+        def from_origin(at: tuple[_Linear, jax.Array]) -> Any:
+            rows = jnp.minimum(at[1] + jnp.arange(horizon), T - 1)
+            now = (inputs[rows], experiment.y[rows], jnp.zeros((horizon, 1), bool))
+            return jax.lax.scan(step, at[0], now)[1]
+
+        paths = jax.lax.map(from_origin, (origins, jnp.arange(T)), batch_size=64)
+        rows = jnp.arange(T)
+        back = jnp.minimum(rows, horizon - 1)
+        return jax.tree.map(lambda path: path[rows - back, back], paths)
+
+    return jax.lax.map(member, members)
+
+
+def _linear_step(
+    network: Network,
+    regressors: Regressors,
+    feedback: Feedback,
+    mean: Float[jax.Array, " P"],
+    factor: Float[jax.Array, "P r"],
+    noise_std: Float[jax.Array, " ny"],
+    restore: Callable[[jax.Array], Any],
+) -> Callable[[_Linear, Any], tuple[_Linear, tuple[jax.Array, jax.Array, jax.Array]]]:
+    """One step of ``x' = f(x, w, e)``: ``S' = f_x S + f_w F`` and ``C' = f_x C f_xᵀ + f_e Q f_eᵀ``.
+
+    The state x is the hidden states, then the shift register.  Only hidden states and output are
+    differentiated; of the register it is known that it shifts.
+    """
+    ny = noise_std.size
+    fed = noise_std if feedback == "process" else jnp.zeros_like(noise_std)
+
+    def outputs(x: jax.Array, w: jax.Array, u_part: jax.Array) -> jax.Array:
+        state, register = restore(x)
+        z = jnp.concatenate([u_part, read(register, regressors)])
+        state, y = network.step(unflatten(network, w), state, z)
+        return jnp.concatenate([ravel_pytree(state)[0].astype(x.dtype), y])
+
+    def step(carried: _Linear, now: Any) -> Any:
+        u_part, measured, forced = now
+        x, S, C = carried
+        out = outputs(x, mean, u_part)
+        J, D = jax.jacrev(outputs, argnums=(0, 1))(x, mean, u_part)
+        S_out, JC = J @ S + D @ factor, J @ C
+        V = JC @ J.T
+        h, y = slice(0, out.size - ny), slice(out.size - ny, None)  # hidden states and output
+        found = (out[y], jnp.sum(S_out[y] ** 2, axis=1), jnp.diag(V)[y] + noise_std**2)
+        if regressors.output_lag == 0:
+            return _Linear(out[h], S_out[h], V[h, h]), found
+        free = jnp.where(forced, 0.0, 1.0).astype(x.dtype)  # a measured output is certain
+        old = slice(out.size, None)  # the register without its oldest outputs
+        after = _Linear(
+            jnp.concatenate([out[h], x[old], jnp.where(forced, measured, out[y])]),
+            jnp.concatenate([S_out[h], S[old], free * S_out[y]]),
+            jnp.block(
+                [
+                    [V[h, h], JC[h, old], free * V[h, y]],
+                    [JC[h, old].T, C[old, old], free * JC[y, old].T],
+                    [free * V[y, h], free * JC[y, old], free * (V[y, y] + jnp.diag(fed**2))],
+                ]
+            ),
+        )
+        return after, found
+
+    return step

@@ -1,0 +1,220 @@
+"""Models in one file: safetensors with a JSON header, no pickle, nothing executed on loading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.monte_carlo import Feedback
+from occamid.bands.posterior import METHODS, Posterior
+from occamid.data.scaling import Scaling
+from occamid.data.windows import Regressors
+from occamid.errors import FileError
+from occamid.files.atomic import replace_file
+from occamid.networks import ACTIVATIONS, MLP, Network, Recurrent
+from occamid.training.model import Model
+
+Array = np.ndarray
+FORMAT = 1
+KINDS = ("lstm", "rnn")
+SCALING = ("u_offset", "u_scale", "y_offset", "y_scale")
+POSTERIOR = ("positions", "factor", "widths", "noise_variance")
+
+
+def save_ensemble(
+    ensemble: Ensemble, path: str | Path, about: Mapping[str, Any] | None = None
+) -> None:
+    """Write an ensemble with all its posteriors; an existing file is replaced at the end.
+
+    ``about`` is kept in the header for people: settings, provenance.
+    """
+    first = ensemble.first
+    arrays: dict[str, Array] = {"weights": ensemble.weights, "inflation": ensemble.inflation}
+    arrays |= {f"scaling/{key}": getattr(first.scaling, key) for key in SCALING}
+    members = []
+    for k, p in enumerate(ensemble.posteriors):
+        arrays |= {f"{k}/{key}": getattr(p, key) for key in POSTERIOR}
+        arrays |= {f"{k}/params/{name}": value for name, value in p.model.weights.items()}
+        arrays |= {f"{k}/prior/{name}": v for name, v in (p.model.prior_widths or {}).items()}
+        members.append(
+            {
+                "network": {"family": type(p.model.network).__name__} | asdict(p.model.network),  # type: ignore[call-overload]
+                "inputs": p.model.regressors_in.inputs,
+                "outputs": p.model.regressors_in.outputs,
+                "method": p.method,
+                "effective": p.effective,
+                "log_evidence": p.log_evidence,
+            }
+        )
+    header = {
+        "format": FORMAT,
+        "version": version("occamid"),
+        "about": dict(about or {}),
+        "feedback": ensemble.feedback,
+        "start": first.start,
+        "sampling_time": first.sampling_time,
+        "input_names": first.regressors_in.input_names,
+        "output_names": first.regressors_in.output_names,
+        "members": members,
+    }
+    content = save(
+        {name: np.ascontiguousarray(value) for name, value in arrays.items()},
+        metadata={"occamid": json.dumps(header)},
+    )
+    replace_file(Path(path), content)
+
+
+def read_about(path: str | Path) -> dict[str, Any]:
+    """What :func:`save_ensemble` was told about the model."""
+    about = _read(Path(path))[0].get("about")
+    return about if isinstance(about, dict) else {}
+
+
+def load_ensemble(path: str | Path) -> Ensemble:
+    """Read what :func:`save_ensemble` wrote; anything else is refused with the reason."""
+    header, arrays = _read(Path(path))
+    if header.get("format") != FORMAT:
+        raise FileError(
+            f"{path} has format {header.get('format')}, written by occamid "
+            f"{header.get('version', '?')}; this version reads format {FORMAT}. Update occamid."
+        )
+    broken = [name for name, value in arrays.items() if not np.isfinite(value).all()]
+    if broken:
+        raise FileError(
+            f"{path} holds non-finite values in {broken[0]}; the file is damaged, copy it again."
+        )
+    try:
+        posteriors = [_member(header, arrays, k) for k in range(len(header["members"]))]
+        feedback = header["feedback"]
+        if feedback not in get_args(Feedback):
+            raise ValueError(f"feedback is {feedback!r}")
+        shares = _positive(arrays, "weights", (len(posteriors),))
+        inflation = _positive(arrays, "inflation", (len(header["output_names"]),))
+        return replace(combine(posteriors, shares, feedback), inflation=inflation)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        raise FileError(
+            f"{path} is not a complete model file: {reason.rstrip('.')}; copy it again, or "
+            "identify again."
+        ) from None
+
+
+def _positive(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> Array:
+    """An array of positive numbers, as scales and variances must be."""
+    found = arrays[name]
+    if found.dtype.kind != "f" or found.shape != shape or not (found > 0).all():
+        raise ValueError(f"{name} is not {shape} positive numbers")
+    return found
+
+
+def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> Posterior:
+    own = header["members"][k]
+    network = _network(dict(own["network"]))
+    regressors = Regressors(
+        inputs=tuple((int(c), int(lag)) for c, lag in own["inputs"]),
+        outputs=tuple((int(c), int(lag)) for c, lag in own["outputs"]),
+        input_names=tuple(header["input_names"]),
+        output_names=tuple(header["output_names"]),
+    )
+    names = (*regressors.input_names, *regressors.output_names)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError("the names of the channels repeat or are not text")
+    channels = len(regressors.input_names), len(regressors.output_names)
+    for terms, count, least in zip(
+        (regressors.inputs, regressors.outputs), channels, (0, 1), strict=True
+    ):
+        if not all(0 <= c < count and least <= lag for c, lag in terms):
+            raise ValueError(f"a regressor of member {k} is of no channel or of the future")
+    start, sampling_time = int(header["start"]), float(header["sampling_time"])
+    if start < regressors.max_lag or not 0 < sampling_time < np.inf:
+        raise ValueError(f"start {start} or sampling time {sampling_time:g} cannot be")
+    shape = (network.n_in, network.n_out)
+    if shape != (len(regressors), channels[1]) or own["method"] not in METHODS:
+        raise ValueError(f"member {k} contradicts itself")
+    weights = {name: arrays[f"{k}/params/{name}"] for name in network.specs()}
+    for name, spec in network.specs().items():
+        if weights[name].shape != spec.shape:
+            raise ValueError(f"{name} of member {k} has shape {weights[name].shape}")
+        if weights[name].dtype.kind != "f":
+            raise ValueError(f"{name} of member {k} does not hold real numbers")
+    prior = {n: arrays[f"{k}/prior/{n}"] for n in weights if f"{k}/prior/{n}" in arrays}
+    if any(prior[n].shape != weights[n].shape for n in prior):
+        raise ValueError(f"the prior of member {k} does not fit its weights")
+    positions = arrays[f"{k}/positions"]
+    size = sum(value.size for value in weights.values())
+    factor = arrays[f"{k}/factor"]
+    if (
+        len({len(positions), *factor.shape, len(arrays[f"{k}/widths"])}) != 1
+        or not np.all((positions >= 0) & (positions < size))
+        or len(set(positions.tolist())) < len(positions)
+        or factor.dtype.kind != "f"
+        or not np.all(np.diagonal(factor) if factor.ndim == 2 else factor)
+    ):
+        raise ValueError(f"the posterior of member {k} does not fit its weights")
+    _positive(arrays, f"{k}/widths", positions.shape)
+    _positive(arrays, f"{k}/noise_variance", channels[1:])
+    for letter, count in zip("uy", channels, strict=True):
+        _positive(arrays, f"scaling/{letter}_scale", (count,))
+        if arrays[f"scaling/{letter}_offset"].shape != (count,):
+            raise ValueError(f"scaling/{letter}_offset does not fit the channels")
+    model = Model(
+        network=network,
+        regressors_in=regressors,
+        scaling=Scaling(*(arrays[f"scaling/{key}"] for key in SCALING)),
+        weights=weights,
+        start=start,
+        sampling_time=sampling_time,
+        prior_widths=prior,
+    )
+    return Posterior(
+        model=model,
+        method=own["method"],
+        **{key: arrays[f"{k}/{key}"] for key in POSTERIOR},
+        effective=float(own["effective"]),
+        log_evidence=float(own["log_evidence"]),
+    )
+
+
+def _network(fields: dict[str, Any]) -> Network:
+    family = {"MLP": MLP, "Recurrent": Recurrent}[fields.pop("family")]
+    fields["hidden"] = tuple(map(int, fields["hidden"]))
+    network = family(**fields)
+    if network.activation not in ACTIVATIONS or getattr(network, "kind", "rnn") not in KINDS:
+        raise ValueError("a network of an unknown kind or activation")
+    return network
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Header and arrays of a safetensors file; the format itself bounds what is read."""
+    if not path.is_file():
+        raise FileError(f"{path} is not a file; name a run folder of identify, or a model file.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get("occamid")
+            if text is None:
+                raise FileError(
+                    f"{path} is a safetensors file, but not one of occamid's; name "
+                    "model.safetensors of a run folder."
+                )
+            header = json.loads(text)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, json.JSONDecodeError, RecursionError) as error:
+        raise FileError(
+            f"{path} is not a readable model file ({error}); name a run folder of identify, or "
+            "copy the file again."
+        ) from None
+    if not isinstance(header, dict):
+        raise FileError(
+            f"{path} is not a complete model file: its header is no table; copy it "
+            "again, or identify again."
+        )
+    return header, arrays

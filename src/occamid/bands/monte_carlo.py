@@ -1,0 +1,373 @@
+"""Predictive distributions by Monte Carlo over posterior samples (Eqs. 19–22).
+
+A mixture of models is a stack of flat parameter vectors with a factor of each covariance.  Samples
+run through time together; only their outputs of a block of rows are ever held, so the memory is
+bounded in both samples and steps while quantiles stay exact.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from occamid.data.windows import Regressors, Windows
+from occamid.errors import SettingsError
+from occamid.networks import Network
+from occamid.networks.flat import unflatten
+from occamid.networks.simulate import k_step, push, read
+
+Array = np.ndarray
+Feedback = Literal["process", "none"]
+LIMIT = 1e3  # a sample beyond this many standard deviations of the output has diverged
+BLOCK = 128  # rows whose samples are held at a time
+
+
+class Mixture(NamedTuple):
+    """Stacked members in the parameters of one common network, scaled units."""
+
+    mean: Float[Array, "K P"]
+    factor: Float[Array, "K P r"] | Float[Array, "K P"]
+    noise_std: Float[Array, "K ny"]
+    weights: Float[Array, " K"]
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A predictive distribution for every sample and output.
+
+    ``std`` is the spread of a measurement: ``std² = epistemic² + aleatoric²``.  The epistemic part
+    comes from not knowing the weights, the aleatoric part from noise.  ``quantiles[j]`` belongs
+    to ``levels[j]``.  ``diverged`` is the share of samples that left the range and were set
+    aside from then on.
+    """
+
+    mean: Float[Array, "N ny"]
+    std: Float[Array, "N ny"]
+    epistemic_std: Float[Array, "N ny"]
+    aleatoric_std: Float[Array, "N ny"]
+    levels: tuple[float, ...]
+    quantiles: Float[Array, "Q N ny"]
+    diverged: float
+
+    def after(self, rows: int) -> Distribution:
+        """The same without its first rows."""
+        return replace(
+            self,
+            mean=self.mean[rows:],
+            std=self.std[rows:],
+            epistemic_std=self.epistemic_std[rows:],
+            aleatoric_std=self.aleatoric_std[rows:],
+            quantiles=self.quantiles[:, rows:],
+        )
+
+    def interval(self, share: float) -> tuple[Float[Array, "N ny"], Float[Array, "N ny"]]:
+        """The central interval that holds this share; its quantiles must have been asked for."""
+        low, high = (1 - share) / 2, (1 + share) / 2
+        levels = np.asarray(self.levels)
+        if min(abs(levels - low)) > 1e-9 or min(abs(levels - high)) > 1e-9:
+            raise SettingsError(
+                f"a {share:.0%} interval needs the quantiles {low:g} and {high:g}; ask for them "
+                f"with levels=, there are {', '.join(f'{p:g}' for p in self.levels)}."
+            )
+        at = lambda p: self.quantiles[int(np.argmin(abs(levels - p)))]  # noqa: E731
+        return at(low), at(high)
+
+
+def allocate(weights: Float[Array, " K"], samples: int) -> Int[Array, " S"]:
+    """The member behind each sample, in proportion to the weights (largest remainders)."""
+    exact = weights / np.sum(weights) * samples
+    counts = np.floor(exact).astype(int)
+    short = samples - counts.sum()
+    counts[np.argsort(counts - exact)[:short]] += 1
+    return np.repeat(np.arange(len(weights)), counts)
+
+
+@jax.jit
+def _draw(
+    mean: jax.Array, factor: jax.Array, members: jax.Array, numbers: jax.Array, seed: jax.Array
+) -> Float[jax.Array, "S P"]:
+    """Weight samples; a sample depends on the seed and its number, not on the chunk it is in."""
+
+    def one(member: jax.Array, number: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(jax.random.key(seed), number)
+        F = factor[member]
+        noise = jax.random.normal(key, F.shape[-1:], mean.dtype)
+        return mean[member] + (F * noise if F.ndim == 1 else F @ noise)
+
+    return jax.vmap(one)(members, numbers)
+
+
+class _Carry(NamedTuple):
+    """State of one sample: without noise, and with the noise it was fed."""
+
+    clean: Any
+    noisy: Any
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _free_block(
+    network: Network,
+    regressors: Regressors,
+    feedback: Feedback,
+    flat: Float[jax.Array, "S P"],
+    noise_std: Float[jax.Array, "S ny"],
+    keys: jax.Array,
+    carry: _Carry,
+    rows: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[_Carry, Float[jax.Array, "B S ny"], Float[jax.Array, "B S ny"]]:
+    """A block of rows of the free run of a chunk of samples."""
+
+    def one(
+        vector: jax.Array, std: jax.Array, key: jax.Array, carried: _Carry
+    ) -> tuple[_Carry, tuple[jax.Array, jax.Array]]:
+        params = unflatten(network, vector)
+
+        def advance(at: Any, now: Any, e: jax.Array) -> tuple[Any, jax.Array]:
+            (state, register), (u_part, measured, forced) = at, now
+            z = jnp.concatenate([u_part, read(register, regressors)])
+            state, y = network.step(params, state, z)
+            return (state, push(register, jnp.where(forced, measured, y + e))), y
+
+        def step(c: _Carry, now: Any) -> tuple[_Carry, tuple[jax.Array, jax.Array]]:
+            row, now = now[0], now[1:]
+            e = std * jax.random.normal(jax.random.fold_in(key, row), std.shape, std.dtype)
+            clean, y = advance(c.clean, now, jnp.zeros_like(e))
+            if feedback == "none":
+                return _Carry(clean, c.noisy), (y, y + e)
+            noisy, y_noisy = advance(c.noisy, now, e)
+            return _Carry(clean, noisy), (y, y_noisy + e)
+
+        u_part, measured, forced = rows
+        numbers = jnp.arange(u_part.shape[0])
+        return jax.lax.scan(step, carried, (numbers, u_part, measured, forced))
+
+    carry, (clean, noisy) = jax.vmap(one, out_axes=(0, 1))(flat, noise_std, keys, carry)
+    return carry, clean, noisy
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _ahead_block(
+    network: Network,
+    regressors: Regressors,
+    feedback: Feedback,
+    horizon: int,
+    flat: Float[jax.Array, "S P"],
+    noise_std: Float[jax.Array, "S ny"],
+    keys: jax.Array,
+    carry: Any,
+    block: Windows,
+) -> tuple[Any, Float[jax.Array, "B S ny"], Float[jax.Array, "B S ny"]]:
+    """``horizon``-step predictions of a block, without and with noise, and the states before it."""
+
+    def one(vector: jax.Array, std: jax.Array, key: jax.Array, first: Any) -> Any:
+        params = unflatten(network, vector)
+        T, ny = block.y.shape
+        e = std * jax.random.normal(key, (horizon + 1, T, ny), std.dtype)
+        run = partial(k_step, network, regressors, params, block, horizon, first=first)
+        clean, origins = run()
+        noisy = clean if feedback == "none" or horizon == 1 else run(noise=e[1:])[0]
+        return origins, clean, noisy + e[0]
+
+    return jax.vmap(one, out_axes=(0, 1, 1))(flat, noise_std, keys, carry)
+
+
+def free_run_distribution(
+    network: Network,
+    regressors: Regressors,
+    mixture: Mixture,
+    data: Windows,
+    forced: int,
+    *,
+    samples: int,
+    feedback: Feedback,
+    levels: tuple[float, ...],
+    seed: int,
+    memory_mb: float,
+) -> Distribution:
+    """Monte Carlo through the free run of one experiment; scaled units, rows of ``data``."""
+    T = data.y.shape[1]
+
+    def block(
+        first: int, stop: int, chunk: _Chunk, carried: Any
+    ) -> tuple[Any, jax.Array, jax.Array]:
+        inputs = data.z[0, first:stop, : len(regressors.inputs)]
+        flags = jnp.arange(first, stop)[:, None] < forced
+        keys = jax.vmap(lambda k: jax.random.fold_in(k, first))(chunk.keys)
+        if carried is None:
+            start = _start(network, data, chunk)
+            carried = _Carry(start, start)
+        rows = (inputs, data.y[0, first:stop], flags)
+        return _free_block(
+            network, regressors, feedback, chunk.flat, chunk.noise_std, keys, carried, rows
+        )
+
+    spans = [(a, min(a + BLOCK, T)) for a in range(0, T, BLOCK)]
+    return _collect(block, spans, mixture, samples, levels, seed, memory_mb)
+
+
+def ahead_distribution(
+    network: Network,
+    regressors: Regressors,
+    mixture: Mixture,
+    data: Windows,
+    horizon: int,
+    *,
+    samples: int,
+    feedback: Feedback,
+    levels: tuple[float, ...],
+    seed: int,
+    memory_mb: float,
+) -> Distribution:
+    """Monte Carlo of ``horizon``-step predictions of one experiment."""
+    T, overlap = data.y.shape[1], max(1, horizon - 1)  # one row at least hands on its state
+    experiment = jax.tree.map(lambda x: x[0], data)
+
+    def block(
+        first: int, stop: int, chunk: _Chunk, carried: Any
+    ) -> tuple[Any, jax.Array, jax.Array]:
+        begin = max(0, first - overlap)  # origins before the block reach into it
+        part = experiment._replace(z=experiment.z[begin:stop], y=experiment.y[begin:stop])
+        keys = jax.vmap(lambda k: jax.random.fold_in(k, first))(chunk.keys)
+        if carried is None:
+            carried = _start(network, data, chunk)
+        origins, clean, noisy = _ahead_block(
+            network, regressors, feedback, horizon, chunk.flat, chunk.noise_std, keys, carried, part
+        )
+        following = max(0, stop - overlap) - begin  # where the next block begins
+        at = min(following, stop - begin - 1)
+        return (
+            jax.tree.map(lambda x: x[:, at], origins),
+            clean[first - begin :],
+            noisy[first - begin :],
+        )
+
+    step = max(BLOCK, 2 * horizon)
+    spans = [(a, min(a + step, T)) for a in range(0, T, step)]
+    return _collect(block, spans, mixture, samples, levels, seed, memory_mb)
+
+
+class _Chunk(NamedTuple):
+    """Samples that run together."""
+
+    flat: Float[jax.Array, "S P"]
+    noise_std: Float[jax.Array, "S ny"]
+    keys: jax.Array
+
+
+def _start(network: Network, data: Windows, chunk: _Chunk) -> Any:
+    """The state and register before the first row, the same for every sample."""
+    first = (network.initial_state(unflatten(network, chunk.flat[0])), data.history[0])
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (len(chunk.flat), *x.shape)), first)
+
+
+def _collect(
+    block: Callable[[int, int, _Chunk, Any], tuple[Any, jax.Array, jax.Array]],
+    spans: list[tuple[int, int]],
+    mixture: Mixture,
+    samples: int,
+    levels: tuple[float, ...],
+    seed: int,
+    memory_mb: float,
+) -> Distribution:
+    """Run all chunks through all blocks of rows and reduce each block to moments and quantiles.
+
+    Memory: two values per sample and row of a block, and per sample its weights and state.  If
+    the weights of all samples do not fit the budget they are drawn again for every block.
+    """
+    P = mixture.mean.shape[1]
+    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    chunk = max(1, min(math.ceil(samples / workers), int(memory_mb * 2**18 / (4 * P * workers))))
+    members = allocate(mixture.weights, samples)
+    keep = samples * P * 4 < memory_mb * 2**20 / 4
+
+    def draw(k: int) -> _Chunk:
+        numbers = np.arange(k, min(k + chunk, samples))
+        own = members[numbers]
+        root = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
+        return _Chunk(
+            _draw(means, factors, own, numbers, seed),
+            jnp.asarray(mixture.noise_std[own], jnp.float32),
+            jax.vmap(partial(jax.random.fold_in, root))(numbers),
+        )
+
+    means, factors = (jnp.asarray(x, jnp.float32) for x in (mixture.mean, mixture.factor))
+    starts = range(0, samples, chunk)
+    drawn: dict[int, _Chunk] = {k: draw(k) for k in starts} if keep else {}
+    carried: dict[int, Any] = dict.fromkeys(starts)
+    alive = np.ones(samples, bool)
+    parts = []
+    with ThreadPoolExecutor(workers) as pool:
+        for first, stop in spans:
+
+            def run(k: int, first: int = first, stop: int = stop) -> tuple[Array, Array]:
+                piece = drawn.get(k) or draw(k)
+                carried[k], clean, noisy = block(first, stop, piece, carried[k])
+                return np.asarray(clean), np.asarray(noisy)
+
+            runs = list(pool.map(run, starts))
+            clean, noisy = (np.concatenate([r[j] for r in runs], axis=1) for j in range(2))
+            parts.append(_reduce(clean, noisy, alive, levels))
+    moments = [np.concatenate([p[j] for p in parts], axis=-2) for j in range(4)]
+    mean, epistemic, total, quantiles = moments
+    total = np.maximum(total, epistemic)  # sampling noise may reverse them where noise is nil
+    return Distribution(
+        mean=mean,
+        std=total,
+        epistemic_std=epistemic,
+        aleatoric_std=np.sqrt(total**2 - epistemic**2),
+        levels=levels,
+        quantiles=quantiles,
+        diverged=1.0 - float(np.mean(alive)),
+    )
+
+
+def _reduce(
+    clean: Float[Array, "B S ny"],
+    noisy: Float[Array, "B S ny"],
+    alive: Bool[Array, " S"],
+    levels: tuple[float, ...],
+) -> tuple[Array, Array, Array, Array]:
+    """Moments and quantiles over the samples; marks in ``alive`` which have not diverged."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        inside = (np.abs(clean) < LIMIT).all(axis=-1) & (np.abs(noisy) < LIMIT).all(axis=-1)
+    inside = np.logical_and.accumulate(inside & alive, axis=0)
+    alive[:] = inside[-1]
+    if inside.all():
+        return (
+            clean.mean(axis=1, dtype=np.float64),
+            clean.std(axis=1, dtype=np.float64),
+            noisy.std(axis=1, dtype=np.float64),
+            np.quantile(noisy, levels, axis=1),
+        )
+    clean = np.where(inside[..., None], clean, np.nan)
+    noisy = np.where(inside[..., None], noisy, np.nan)
+    some = inside.any(axis=1)
+    rows = np.asarray(some, dtype=bool)
+    return (
+        _per_row(lambda x: np.nanmean(x, axis=1), clean, rows),
+        _per_row(lambda x: np.nanstd(x, axis=1), clean, rows),
+        _per_row(lambda x: np.nanstd(x, axis=1), noisy, rows),
+        np.stack(
+            [_per_row(lambda x, q=q: np.nanquantile(x, q, axis=1), noisy, rows) for q in levels]  # type: ignore[misc]
+        ),
+    )
+
+
+def _per_row(
+    f: Callable[[Array], Array], x: Float[Array, "B S ny"], some: Bool[Array, " B"]
+) -> Float[Array, "B ny"]:
+    """``f`` over the rows in which a sample is left, NaN in the others."""
+    found = np.full((x.shape[0], x.shape[2]), np.nan)
+    if some.any():
+        found[some] = f(x[some].astype(np.float64))
+    return found

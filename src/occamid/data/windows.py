@@ -1,0 +1,144 @@
+"""Regressors: which past inputs and outputs a model sees, and the arrays made of them.
+
+With lags ``L`` a record gives ``z(t) = [u(t-L) … u(t), y(t-L) … y(t-1)]``, oldest first, every
+input channel before every output channel.  Each entry keeps its channel and lag, so that a
+pruned model can say ``u[t-3]`` and drop the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as JaxArray
+from jaxtyping import Bool, Float
+
+from occamid.data.record import Record
+from occamid.errors import DataError
+
+Array = np.ndarray
+Term = tuple[int, int]  # (channel, lag)
+
+
+@dataclass(frozen=True)
+class Regressors:
+    """An ordered list of lagged channels: input terms first, then output terms."""
+
+    inputs: tuple[Term, ...]
+    outputs: tuple[Term, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.inputs) + len(self.outputs)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Printable names such as ``u[t]`` or ``y1[t-3]``."""
+        return tuple(
+            f"{names[channel]}[t-{lag}]" if lag else f"{names[channel]}[t]"
+            for names, terms in ((self.input_names, self.inputs), (self.output_names, self.outputs))
+            for channel, lag in terms
+        )
+
+    @property
+    def max_lag(self) -> int:
+        """How many past samples the model needs before its first prediction."""
+        return max((lag for _, lag in self.inputs + self.outputs), default=0)
+
+    @property
+    def output_lag(self) -> int:
+        """The largest lag of an output: the length of the free run's shift register."""
+        return max((lag for _, lag in self.outputs), default=0)
+
+    def select(self, keep: Bool[Array, " nz"]) -> Regressors:
+        """Only the regressors marked in ``keep``."""
+        terms = [t for t, kept in zip(self.inputs + self.outputs, keep, strict=True) if kept]
+        n_inputs = int(np.sum(keep[: len(self.inputs)]))
+        return replace(self, inputs=tuple(terms[:n_inputs]), outputs=tuple(terms[n_inputs:]))
+
+
+class Windows(NamedTuple):
+    """Regressors and targets of several experiments, padded at the end to one length.
+
+    Row ``t`` is sample ``start + t`` of its record.
+    """
+
+    z: Float[JaxArray, "R T nz"]
+    y: Float[JaxArray, "R T ny"]
+    valid: Float[JaxArray, "R T 1"]  # 1 for a sample, 0 for padding
+    history: Float[JaxArray, "R ly ny"]  # the outputs just before the first row
+    residuals: Float[JaxArray, " R"]  # number of residuals, samples x outputs
+
+
+def full_regressors(
+    record: Record, input_lags: int, output_lags: int, delay: int = 0
+) -> Regressors:
+    """Every lag from ``delay`` to ``input_lags`` and from 1 to ``output_lags``, oldest first."""
+    return Regressors(
+        inputs=_window(record.u.shape[1], input_lags, delay),
+        outputs=_window(record.y.shape[1], output_lags, 1),
+        input_names=record.input_names,
+        output_names=record.output_names,
+    )
+
+
+def _window(channels: int, oldest: int, newest: int) -> tuple[Term, ...]:
+    return tuple((c, lag) for c in range(channels) for lag in range(oldest, newest - 1, -1))
+
+
+def lagged(x: Float[Array, "N n"], terms: tuple[Term, ...], start: int) -> Float[Array, "T terms"]:
+    """Columns ``x[t - lag, channel]`` for ``t = start … N-1``."""
+    channels, lags = np.array(terms, dtype=int).reshape(-1, 2).T
+    return x[np.arange(start, len(x))[:, None] - lags, channels]
+
+
+def windows(
+    records: Sequence[Record],
+    regressors: Regressors,
+    start: int,
+    held_back: Sequence[slice] | None = None,
+) -> Windows:
+    """Regressors and targets from sample ``start`` of each record; none crosses a border.
+
+    ``held_back`` names rows of each record that are not to be learned from: no window with one
+    of their outputs in it, as target or as regressor, counts.  (The state of a recurrent
+    network still runs through them; it is never asked to match them.)
+    """
+    for record in records:
+        if len(record) <= start:
+            raise DataError(
+                f'record "{record.name}" has {len(record)} rows, but the lags need more than '
+                f"{start}; use a longer record or fewer lags."
+            )
+    z = [
+        np.concatenate(
+            [lagged(r.u, regressors.inputs, start), lagged(r.y, regressors.outputs, start)], axis=1
+        )
+        for r in records
+    ]
+    y = [r.y[start:] for r in records]
+    valid = [np.ones((len(part), 1)) for part in y]
+    for part, record, block in zip(valid, records, held_back or (), strict=held_back is not None):
+        first, stop, _ = block.indices(len(record))
+        part[max(0, first - start) : max(0, stop + regressors.output_lag - start)] = 0.0
+    return Windows(
+        z=jnp.asarray(_pad(z)),
+        y=jnp.asarray(_pad(y)),
+        valid=jnp.asarray(_pad(valid)),
+        history=jnp.asarray(
+            np.stack([r.y[start - regressors.output_lag : start] for r in records])
+        ),
+        residuals=jnp.asarray(
+            [float(v.sum() * part.shape[1]) for v, part in zip(valid, y, strict=True)]
+        ),
+    )
+
+
+def _pad(parts: Sequence[Float[Array, "T n"]]) -> Float[Array, "R Tmax n"]:
+    """Stack along a new first axis, zeros after the end of the shorter ones."""
+    longest = max(len(part) for part in parts)
+    return np.stack([np.pad(part, ((0, longest - len(part)), (0, 0))) for part in parts])

@@ -1,0 +1,1 @@
+"""Our own files: whole or not there, run folders that replace only themselves, checkpoints."""

@@ -1,0 +1,229 @@
+"""What the automatic mode tries: a few families of models, from simple to flexible.
+
+Everything is derived from the records (their length, their proposed lags) and from the effort;
+nothing is tuned to one record.  Whatever the user fixes in the plan is fixed in every family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from occamid.data.lags import propose_lags
+from occamid.data.record import Record
+from occamid.data.scaling import fit_scaling
+from occamid.errors import DataError, SettingsError
+from occamid.training.settings import Lags, Positive, Settings, Units, readable
+
+Effort = Literal["quick", "standard", "thorough"]
+LONGEST_RESPONSE = 50  # lags of the family without output feedback
+LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
+OUTPUT_LAGS = 10
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is tried: folds of the cross-validation, restarts, members, refinement steps.
+
+    ``pace`` scales the epochs of every cycle, ``rows`` is the most that is trained on.
+    """
+
+    folds: int
+    restarts: int
+    members: int
+    iterations: int
+    pace: float = 1.0
+    rows: int = 10_000
+
+
+BUDGETS: dict[str, Budget] = {
+    "quick": Budget(folds=2, restarts=8, members=5, iterations=24, pace=0.5, rows=1_000),
+    "standard": Budget(folds=3, restarts=20, members=10, iterations=60),
+    "thorough": Budget(folds=5, restarts=60, members=25, iterations=120),
+}
+
+
+class Plan(BaseModel):
+    """What the user may fix; ``auto`` and unset values are decided by the data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    effort: Effort = Field("standard", description="how much is tried: quick, standard, thorough")
+    network: Literal["auto", "mlp", "lstm", "rnn"] = Field(
+        "auto", description="auto tries several families; a named one is taken as it is"
+    )
+    hidden: tuple[Units, ...] | None = Field(None, description="units of each hidden layer")
+    activation: str | None = Field(None, description="of an mlp or rnn")
+    input_lags: Lags = Field("auto", description="largest lag of the inputs")
+    output_lags: Lags = Field("auto", description="largest lag of the outputs")
+    lam: tuple[Positive, ...] | Literal["auto"] = Field("auto", description="λ, one or several")
+    restarts: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        None, description="initialisations"
+    )
+    cycles: Annotated[int, Field(ge=1, le=1_000)] | None = Field(
+        None, description="identification cycles"
+    )
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="epochs in each cycle"
+    )
+    single: bool = Field(False, description="one model instead of an ensemble")
+    seed: int = Field(0, ge=0, lt=2**31, description="fixes everything that is random")
+
+    @field_validator("hidden", "lam", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return (value,)
+        return tuple(value) if isinstance(value, list) else value
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SettingsError(readable(error, tuple(type(self).model_fields))) from None
+
+    @property
+    def budget(self) -> Budget:
+        """The effort in numbers."""
+        return BUDGETS[self.effort]
+
+    def fixed(self) -> dict[str, Any]:
+        """Settings that the user fixed, for every family."""
+        names = ("hidden", "activation", "input_lags", "output_lags", "lam", "cycles", "epochs")
+        found = {name: getattr(self, name) for name in names}
+        return {k: v for k, v in found.items() if v is not None and v != "auto"}
+
+
+@dataclass(frozen=True)
+class Family:
+    """Settings of a batch, and whether its models are refined in free run.
+
+    Families of one ``kind`` are equally simple; the kinds are listed from simple to flexible.
+    """
+
+    name: str
+    kind: str
+    about: str
+    settings: Settings
+    refined: bool = False
+
+
+def families(plan: Plan, records: Sequence[Record]) -> list[Family]:
+    """The families to try on these records, the simplest first."""
+    _check_lags(plan, records)
+    scaling = fit_scaling(records, "standardize")
+    inputs, outputs = 1, 1  # where the user fixed both, those take their place
+    if "auto" in (plan.input_lags, plan.output_lags):
+        inputs, outputs = propose_lags([scaling.apply(r) for r in records])
+    base = {"seed": plan.seed, "restarts": plan.restarts or plan.budget.restarts}
+    if plan.network != "auto":
+        own: dict[str, Any] = {
+            "network": plan.network,
+            "input_lags": inputs,
+            "output_lags": outputs,
+        }
+        own |= {"hidden": (10,), "learning_rate": 1e-2 if plan.network == "mlp" else 5e-3}
+        settings = Settings(**(base | own | plan.fixed()))
+        about = f"{plan.network} on lagged inputs and outputs"
+        return [Family(plan.network, plan.network, about, settings)]
+    rows = sum(map(len, records)) // records[0].u.shape[1]
+    found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
+    fixed = plan.fixed()
+    kept = [f for f in found if not _contradicts(f.settings, fixed)]
+    pace = plan.budget.pace
+    return [
+        replace(
+            f, settings=f.settings.replace(**{"epochs": round(pace * f.settings.epochs)} | fixed)
+        )
+        for f in kept or found
+    ]
+
+
+def _check_lags(plan: Plan, records: Sequence[Record]) -> None:
+    """Refuse lags beyond the shortest record before anything of their size is made."""
+    most = max((v for v in (plan.input_lags, plan.output_lags) if isinstance(v, int)), default=0)
+    for record in records:
+        if len(record) <= most:
+            raise DataError(
+                f'record "{record.name}" has {len(record)} rows, but the lags need more than '
+                f"{most}; use a longer record or fewer lags."
+            )
+
+
+def _contradicts(settings: Settings, fixed: dict[str, Any]) -> bool:
+    """Whether a family is pointless with what the user fixed."""
+    if "activation" in fixed and fixed["activation"] != settings.activation:
+        return True
+    if fixed.get("hidden") and settings.activation == "identity" and "activation" not in fixed:
+        return True
+    return settings.output_lags == 0 and bool(fixed.get("output_lags"))
+
+
+def _linear(base: dict[str, Any], inputs: int, outputs: int) -> list[Family]:
+    """Linear models: as a product of two matrices, which shares strength, and as one matrix.
+
+    No bias: the records are centred.  Restarts differ little, so there are few.
+    """
+    common = Settings(**base, activation="identity", bias=False, lam=(3e-4, 1e-3, 3e-3)).replace(
+        input_lags=inputs, output_lags=outputs, restarts=max(2, base["restarts"] // 3)
+    )
+    direct = common.replace(hidden=(1,), skip=True)
+    about = "linear in lagged inputs and outputs"
+    return [
+        Family("linear", "linear", about, common),
+        Family("linear-refined", "linear", f"{about}, refined in free run", common, refined=True),
+        Family("linear-direct", "linear", f"{about}, one matrix", direct),
+    ]
+
+
+def _response(base: dict[str, Any], rows: int) -> list[Family]:
+    """A nonlinear function of past inputs alone: its free run cannot drift."""
+    lags = min(LONGEST_RESPONSE, rows // 10)
+    if lags < 5:
+        return []
+    settings = Settings(
+        **base,
+        activation="relu",
+        hidden=(10,),
+        input_lags=lags,
+        output_lags=0,
+        lam=(2e-3, 5e-3),
+        epochs=500,
+        cycles=8,
+        **_GENTLE,
+    )
+    return [Family("response", "response", "nonlinear in past inputs alone", settings)]
+
+
+def _curved(base: dict[str, Any], inputs: int) -> list[Family]:
+    """A linear path and a few smooth units beside it, as predicted and as simulated.
+
+    Input lags far beyond the output lags come from a delay or slow dynamics of a linear fit and
+    would make the units too wide; they are not taken over.
+    """
+    lags = inputs if OUTPUT_LAGS <= inputs <= LONG_DELAY else OUTPUT_LAGS
+    settings = Settings(
+        **base,
+        activation="tanh",
+        hidden=(10,),
+        skip=True,
+        input_lags=lags,
+        output_lags=OUTPUT_LAGS,
+        lam=(1e-3, 3e-3),
+        epochs=300,
+        cycles=4,
+        **_GENTLE,
+    )
+    about = "linear path and smooth units on lagged inputs and outputs"
+    loose = settings.replace(lam=(1e-3,))  # refinement prunes by itself
+    return [
+        Family("curved", "curved", about, settings),
+        Family("curved-refined", "curved", f"{about}, refined in free run", loose, refined=True),
+    ]
+
+
+# Refinement prunes by evidence in free run; before it only what is certainly useless goes.
+_GENTLE = {"prune_psi": 1e-4, "prune_weight": 1e-4}

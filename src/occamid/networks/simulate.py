@@ -1,0 +1,140 @@
+"""Simulation by scan: the free run with its shift register, and k-step prediction.
+
+Every function here is for one model and one experiment and is meant to be mapped over batches of
+both.  Row ``t`` is a row of :class:`occamid.data.windows.Windows`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from occamid.data.windows import Regressors, Windows
+from occamid.networks import Network, Params
+
+Register = Float[Array, "ly ny"]  # past outputs, oldest first
+
+
+def read(register: Register, regressors: Regressors) -> Float[Array, " outputs"]:
+    """The output regressors in the order of the terms."""
+    channels, lags = np.array(regressors.outputs, dtype=int).reshape(-1, 2).T
+    length = register.shape[0]
+    positions = (length - lags) * register.shape[1] + channels
+    flat = register.reshape(-1)
+    if np.array_equal(positions, np.arange(flat.shape[0])):
+        return flat
+    return flat[positions]
+
+
+def push(register: Register, y: Float[Array, " ny"]) -> Register:
+    """Forget the oldest output, remember ``y``."""
+    if register.shape[0] == 0:
+        return register
+    return jnp.concatenate([register[1:], y[None]])
+
+
+def one_step(network: Network, params: Params, z: Float[Array, "T nz"]) -> Float[Array, "T ny"]:
+    """One-step predictions along one experiment, by plain steps from a zero state.
+
+    Unlike ``apply`` of a recurrent network this can be differentiated forwards.
+    """
+    if not jax.tree.leaves(network.initial_state(params)):
+        return network.apply(params, z[None])[0]  # no state: all rows at once
+
+    def step(state: Any, z_t: Array) -> tuple[Any, Array]:
+        return network.step(params, state, z_t)
+
+    return jax.lax.scan(step, network.initial_state(params), z)[1]
+
+
+def free_run(
+    network: Network,
+    regressors: Regressors,
+    params: Params,
+    experiment: Windows,
+    forced: Float[Array, ""] | int,
+) -> Float[Array, "T ny"]:
+    """Outputs when the model is fed its own: measured ones only for the first ``forced`` rows.
+
+    During the forced rows the state of a recurrent network warms up on the measured outputs.
+    What is returned there is the model's prediction, not the measurement.  ``experiment`` is one
+    element of a :class:`Windows` batch.
+    """
+    n_inputs = len(regressors.inputs)
+
+    def step(
+        carried: tuple[Any, Register], now: tuple[Array, Array, Array]
+    ) -> tuple[tuple[Any, Register], Array]:
+        state, register = carried
+        u_part, measured, t = now
+        z = jnp.concatenate([u_part, read(register, regressors)])
+        state, y = network.step(params, state, z)
+        return (state, push(register, jnp.where(t < forced, measured, y))), y
+
+    start = (network.initial_state(params), experiment.history.astype(experiment.y.dtype))
+    rows = jnp.arange(experiment.y.shape[0])
+    return jax.lax.scan(step, start, (experiment.z[:, :n_inputs], experiment.y, rows))[1]
+
+
+def k_step(
+    network: Network,
+    regressors: Regressors,
+    params: Params,
+    experiment: Windows,
+    horizon: int,
+    noise: Float[Array, "k T ny"] | None = None,
+    first: tuple[Any, Register] | None = None,
+) -> tuple[Float[Array, "T ny"], tuple[Any, Register]]:
+    """``ŷ(t | t-k)``: every prediction starts from measured outputs ``horizon`` rows before.
+
+    All origins run together: one teacher-forced scan finds the state before each row, then a scan
+    of length ``horizon`` moves every origin one row ahead.  Rows before ``horizon - 1`` are
+    predicted from the first row, the longest horizon they have.
+
+    ``noise`` is added to what is fed back, ``first`` is the state before the first row.  The
+    second value returned holds the state before every row.
+    """
+    n_inputs = len(regressors.inputs)
+    T = experiment.y.shape[0]
+
+    def forced(
+        carried: tuple[Any, Register], now: tuple[Array, Array]
+    ) -> tuple[tuple[Any, Register], tuple[Any, Register]]:
+        state, register = carried
+        u_part, measured = now
+        after, _ = network.step(
+            params, state, jnp.concatenate([u_part, read(register, regressors)])
+        )
+        return (after, push(register, measured)), (state, register)
+
+    if first is None:
+        first = (network.initial_state(params), experiment.history.astype(experiment.y.dtype))
+    inputs = experiment.z[:, :n_inputs]
+    origins = jax.lax.scan(forced, first, (inputs, experiment.y))[1]
+
+    def ahead(
+        carried: tuple[Any, Register], now: tuple[Array, Array]
+    ) -> tuple[tuple[Any, Register], Float[Array, "T ny"]]:
+        state, register = carried
+        k, e = now
+        rows = jnp.minimum(jnp.arange(T) + k, T - 1)
+
+        def one(s: Any, r: Register, u_part: Array, e_t: Array) -> tuple[Any, Register, Array]:
+            s, y = network.step(params, s, jnp.concatenate([u_part, read(r, regressors)]))
+            return s, push(r, y + e_t), y
+
+        state, register, y = jax.vmap(one)(state, register, inputs[rows], e)
+        return (state, register), y
+
+    # path[k, t] is the prediction of row t + k from origin t
+    if noise is None:
+        noise = jnp.zeros((horizon, T, experiment.y.shape[1]), experiment.y.dtype)
+    path = jax.lax.scan(ahead, origins, (jnp.arange(horizon), noise))[1]
+    rows = jnp.arange(T)
+    back = jnp.minimum(rows, horizon - 1)
+    return path[back, rows - back], origins

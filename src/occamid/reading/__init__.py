@@ -1,0 +1,1 @@
+"""People's files become records: text, spreadsheets, MATLAB, HDF5; columns, clocks, gaps."""

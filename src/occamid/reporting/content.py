@@ -1,0 +1,314 @@
+"""Everything the report shows as plain numbers: dictionaries, lists and text, ready for JSON."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from occamid.assessment.metrics import fit_percent, rmse
+from occamid.assessment.residuals import Outcome, ResidualAnalysis, analyse
+from occamid.bands.calibration import SHARES, reliability, score
+from occamid.bands.ensemble import DivergedWarning, Ensemble
+from occamid.bands.monte_carlo import Distribution
+from occamid.data.record import Record, as_records
+from occamid.files.plain import plain
+from occamid.reporting import structure
+from occamid.reporting.series import decimate, number, rounded, share_of_points
+from occamid.reporting.verdict import verdict
+from occamid.training.batch import Result
+from occamid.training.settings import Settings
+
+Array = np.ndarray
+MOST_RUNS = 6  # records that are plotted; all are counted
+
+
+class _Run(NamedTuple):
+    """A record with its one-step predictions and the distribution of its free run."""
+
+    record: Record
+    one_step: Float[Array, "N ny"]
+    found: Distribution
+
+
+def content(
+    ensemble: Ensemble,
+    result: Result | Sequence[Result],
+    estimation: Sequence[Record],
+    test: Sequence[Record] = (),
+    *,
+    n_init: int | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What the page needs, computed once.
+
+    Args:
+        ensemble: the model with bands.
+        result: the identification it is from, or several, that one first.
+        estimation: the records it was identified on.
+        test: records it has not seen; without any, the page judges on ``estimation`` and says so.
+        n_init: measured outputs at the start of each free run; the model's window by default.
+        extra: ``title``, and anything else for the table of provenance.
+    """
+    results = (result,) if isinstance(result, Result) else tuple(result)
+    n_init = ensemble.start if n_init is None else n_init
+    seen = [_run(ensemble, record, n_init) for record in as_records(estimation)]
+    unseen = [_run(ensemble, record, n_init) for record in as_records(test)] if test else []
+    shown = unseen or seen
+    role = "test" if unseen else "estimation"
+    analyses = {
+        name: _analyse(ensemble, runs, n_init)
+        for name, runs in (("estimation", seen), ("test", unseen))
+        if runs
+    }
+    calibration = _calibration(shown, n_init, ensemble)
+    notes = dict(extra or {})
+    facts = _facts(ensemble, results, analyses[role], calibration)
+    facts |= {"data": role, "n_init": n_init}
+    facts["diverged"] = max(run.found.diverged for run in shown)
+    return plain(
+        {
+            "title": str(notes.pop("title", seen[0].record.name)),
+            "facts": facts,
+            "verdict": verdict(facts),
+            "records": [_record(run.record, "estimation") for run in seen]
+            + [_record(run.record, "test") for run in unseen],
+            "data": role,
+            "runs": _series(shown[:MOST_RUNS], n_init),
+            "runs_left_out": len(shown) - len(shown[:MOST_RUNS]),
+            "residuals": {k: _residuals(a, seen[0].record) for k, a in analyses.items()},
+            "calibration": calibration,
+            "settings": _settings(results[0].settings),
+            "provenance": _provenance(results, notes),
+        }
+        | structure.structure(ensemble, results)
+    )
+
+
+def _run(ensemble: Ensemble, record: Record, n_init: int) -> _Run:
+    """The median free run with its band; divergence is told in the verdict, not as a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)
+        found = ensemble.free_run(record, n_init)
+    return _Run(record, ensemble.predict(record), found)
+
+
+def _analyse(ensemble: Ensemble, runs: Sequence[_Run], n_init: int) -> ResidualAnalysis:
+    """Residuals of all records together, with the effective parameters of an average member."""
+    return analyse(
+        [run.record for run in runs],
+        [run.one_step for run in runs],
+        [run.found.mean for run in runs],
+        skip=max(ensemble.start, n_init),
+        parameters=float(ensemble.weights @ [p.effective for p in ensemble.posteriors]),
+    )
+
+
+def _facts(
+    ensemble: Ensemble,
+    results: Sequence[Result],
+    found: ResidualAnalysis,
+    calibration: dict[str, Any],
+) -> dict[str, Any]:
+    """The numbers behind the verdict."""
+    r = ensemble.first.regressors_in
+    failed = sum(row["failed"] for row in structure.restarts(results))
+    inputs = []
+    for channel, name in enumerate(r.input_names):
+        lags = [lag for c, lag in r.inputs if c == channel]
+        lag = min(lags) if lags else None
+        seconds = None if lag is None else lag * ensemble.first.sampling_time
+        inputs.append({"name": name, "lag": lag, "seconds": seconds})
+    outputs = []
+    assert found.free_run is not None
+    for k, name in enumerate(r.output_names):
+        passed = [test.passed for test in found.independence[k]]
+        outputs.append(
+            {
+                "name": name,
+                "fit": number(found.free_run.fit[k]),
+                "coverage": calibration["outputs"][k]["coverage"][-1],
+                "white": found.whiteness[k].passed,
+                "white_p": found.whiteness[k].p_value,
+                "depends_on": [n for n, ok in zip(r.input_names, passed, strict=True) if not ok],
+            }
+        )
+    return {
+        "kept": len(r),
+        "candidates": len(results[0].regressors),
+        "together": len(ensemble.regressors),
+        "inputs": inputs,
+        "outputs": outputs,
+        "members": len(ensemble.posteriors),
+        "failed": failed,
+        "runs": sum(result.shape[0] * result.shape[1] for result in results),
+        "sampling_time": ensemble.first.sampling_time,
+    }
+
+
+def _record(r: Record, role: str) -> dict[str, Any]:
+    return {
+        "name": r.name,
+        "role": role,
+        "rows": len(r),
+        "sampling_time": r.sampling_time,
+        "seconds": len(r) * r.sampling_time,
+        "inputs": list(r.input_names),
+        "outputs": list(r.output_names),
+    }
+
+
+def _series(runs: Sequence[_Run], n_init: int) -> list[dict[str, Any]]:
+    """Measurement, free run and band of each record over time, short enough to plot."""
+    first = runs[0].record
+    limit = share_of_points(len(runs) * (1 + 4 * first.y.shape[1] + first.u.shape[1]))
+    found = []
+    for run in runs:
+        r, mean = run.record, run.found.mean
+        low, high = run.found.interval(0.95)
+        columns = np.nan_to_num(np.concatenate([r.y, mean, low, high, r.u], axis=1))
+        at = decimate(columns, limit)
+        fit, error = fit_percent(r.y, mean, n_init), rmse(r.y, mean, n_init)
+        covered = score(r.y, run.found, n_init).coverage[0.95]
+        outputs = []
+        for k, name in enumerate(r.output_names):
+            span = float(np.ptp(r.y[:, k])) or None
+            lines = (("measured", r.y), ("mean", mean), ("low", low), ("high", high))
+            outputs.append(
+                {"name": name}
+                | {key: rounded(values[at, k], span) for key, values in lines}
+                | {"fit": number(fit[k]), "rmse": number(error[k]), "coverage": number(covered[k])}
+            )
+        found.append(
+            {
+                "record": r.name,
+                "rows": len(r),
+                "points": len(at),
+                "known": n_init * r.sampling_time,
+                "time": rounded(at * r.sampling_time, len(r) * r.sampling_time * 1e-2),
+                "outputs": outputs,
+                "inputs": [
+                    {"name": n, "values": rounded(r.u[at, j])} for j, n in enumerate(r.input_names)
+                ],
+            }
+        )
+    return found
+
+
+def _residuals(a: ResidualAnalysis, record: Record) -> dict[str, Any]:
+    """The analysis of residuals, output by output."""
+    outputs = []
+    for k, name in enumerate(record.output_names):
+        h = a.histograms[k]
+        inputs = [
+            {
+                "name": other,
+                "cross": rounded(a.cross[k, j], 1.0),
+                "bound": number(a.cross_bound[k, j]),
+                "test": _outcome(a.independence[k][j]),
+            }
+            for j, other in enumerate(record.input_names)
+        ]
+        free = a.free_run
+        outputs.append(
+            {
+                "name": name,
+                "auto": rounded(a.auto[k], 1.0),
+                "whiteness": _outcome(a.whiteness[k]),
+                "inputs": inputs,
+                "histogram": h._asdict()
+                | {
+                    "edges": h.edges.tolist(),
+                    "density": h.density.tolist(),
+                    "normality": _outcome(h.normality),
+                },
+                "one_step": {"rmse": float(a.one_step.rmse[k]), "fit": float(a.one_step.fit[k])},
+                "free_run": free and {"rmse": float(free.rmse[k]), "fit": float(free.fit[k])},
+            }
+        )
+    return {
+        "level": a.level,
+        "samples": a.samples,
+        "lags": a.lags.tolist(),
+        "cross_lags": a.cross_lags.tolist(),
+        "auto_bound": a.auto_bound,
+        "outputs": outputs,
+        "aic": a.aic,
+        "fpe": a.fpe,
+        "parameters": a.parameters,
+    }
+
+
+def _outcome(test: Outcome) -> dict[str, Any]:
+    return test._asdict()
+
+
+def _calibration(runs: Sequence[_Run], n_init: int, ensemble: Ensemble) -> dict[str, Any]:
+    """Scores of the bands, pooled over the records by their number of samples."""
+    rows = np.array([len(run.record) - n_init for run in runs], dtype=np.float64)
+    share = rows / rows.sum()
+    scores = [score(run.record.y, run.found, n_init) for run in runs]
+    curves = [reliability(run.record.y, run.found, n_init) for run in runs]
+    below = np.tensordot(share, np.stack([curve for _, curve in curves]), axes=1)
+    pooled = {
+        name: np.tensordot(share, np.stack([getattr(s, name) for s in scores]), axes=1)
+        for name in ("crps", "log_density", "width")
+    }
+    coverage = np.stack([share @ np.stack([s.coverage[p] for s in scores]) for p in SHARES])
+    return {
+        "levels": curves[0][0].tolist(),
+        "shares": list(SHARES),
+        "outputs": [
+            {
+                "name": name,
+                "below": below[:, k].tolist(),
+                "coverage": coverage[:, k].tolist(),
+                "inflation": float(ensemble.inflation[k]),
+                **{key: number(values[k]) for key, values in pooled.items()},
+            }
+            for k, name in enumerate(runs[0].record.output_names)
+        ],
+    }
+
+
+def _settings(settings: Settings) -> list[dict[str, Any]]:
+    """Every setting with its meaning, and whether it differs from the default."""
+    default = Settings().model_dump()
+    return [
+        {
+            "name": name,
+            "value": _said(value),
+            "meaning": type(settings).model_fields[name].description or "",
+            "changed": value != default[name],
+        }
+        for name, value in settings.model_dump().items()
+    ]
+
+
+def _provenance(results: Sequence[Result], notes: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Where, when and how long; then whatever the caller adds."""
+    rows: dict[str, Any] = dict(results[0].provenance)
+    rows["residuals fitted"] = results[0].count
+    rows |= {
+        f"seconds, {k}": round(sum(r.seconds[k] for r in results), 2) for k in results[0].seconds
+    }
+    if len(results) > 1:
+        rows["runs"] = len(results)
+    rows |= notes
+    return [{"name": str(k), "value": _said(v)} for k, v in rows.items()]
+
+
+def _said(value: Any) -> str:
+    """A value as a person would write it."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} = {_said(v)}" for k, v in value.items()) or "–"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(_said(v) for v in value) or "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "–" if value is None else str(value)

@@ -1,0 +1,201 @@
+"""What survived pruning and how the search got there, as plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from occamid.bands.ensemble import Ensemble
+from occamid.networks import matrices, reads_regressors
+from occamid.reporting.series import number
+from occamid.training.batch import Result
+from occamid.training.model import Model
+
+Array = np.ndarray
+FINEST_GRID = 160  # rows and columns of a drawn matrix; larger ones are drawn coarser
+MOST_WEIGHTS = 250  # rows of the table of weights
+
+
+def structure(ensemble: Ensemble, results: Sequence[Result]) -> dict[str, Any]:
+    """All parts of the content that are about the models and not about data."""
+    best = results[0].best
+    return {
+        "importance": importance(ensemble, results[0]),
+        "members": members(ensemble),
+        "weights": weights(ensemble),
+        "sparsity": {"share": best.sparsity, "matrices": sparsity(best)},
+        "trade_off": trade_off(results),
+        "restarts": restarts(results),
+    }
+
+
+def importance(ensemble: Ensemble, result: Result) -> list[dict[str, Any]]:
+    """For every channel and candidate lag: weight, evidence, and how many members keep it.
+
+    ``strength`` is the norm of the first-layer weights in scaled units and ``evidence`` the log
+    Bayes factor of the regressor, both averaged over the members, zero where it is pruned.
+    """
+    strength, evidence, kept = _by_regressor(ensemble)
+    r = result.regressors
+    found = []
+    sides = (("input", r.input_names, r.inputs), ("output", r.output_names, r.outputs))
+    names = iter(r.names)
+    for kind, channels, terms in sides:
+        labels = [next(names) for _ in terms]
+        for channel, name in enumerate(channels):
+            mine = sorted(
+                (lag, n) for (c, lag), n in zip(terms, labels, strict=True) if c == channel
+            )
+            if not mine:
+                continue
+            found.append(
+                {
+                    "name": name,
+                    "kind": kind,
+                    "lags": [lag for lag, _ in mine],
+                    "regressors": [n for _, n in mine],
+                    "strength": [number(strength.get(n, 0.0)) for _, n in mine],
+                    "evidence": [number(evidence[n]) if n in evidence else None for _, n in mine],
+                    "kept": [kept.get(n, 0) for _, n in mine],
+                }
+            )
+    return found
+
+
+def _by_regressor(
+    ensemble: Ensemble,
+) -> tuple[dict[str, float], dict[str, float], dict[str, int]]:
+    strength: dict[str, float] = {}
+    evidence: dict[str, float] = {}
+    kept: dict[str, int] = {}
+    for share, posterior in zip(ensemble.weights, ensemble.posteriors, strict=True):
+        norms = column_norms(posterior.model)
+        for name in posterior.model.regressors:
+            kept[name] = kept.get(name, 0) + 1
+            strength[name] = strength.get(name, 0.0) + float(share) * norms[name]
+        for name, value in posterior.regressor_evidence().items():
+            evidence[name] = evidence.get(name, 0.0) + float(share) * value
+    return strength, evidence, kept
+
+
+def column_norms(model: Model) -> dict[str, float]:
+    """Norm of all weights that read a regressor directly."""
+    readers = [W for name, W in matrices(model.weights).items() if reads_regressors(name)]
+    squares = np.sum([np.sum(np.square(W), axis=0) for W in readers], axis=0)
+    norms = np.sqrt(np.broadcast_to(squares, (len(model.regressors_in),)))
+    return dict(zip(model.regressors_in.names, norms.tolist(), strict=True))
+
+
+def sparsity(model: Model) -> list[dict[str, Any]]:
+    """Every matrix as rows of ``#`` (kept) and ``.`` (pruned), coarser where it is large."""
+    found = []
+    for name, W in matrices(model.weights).items():
+        mask = np.atleast_2d(W) != 0
+        drawn = _coarser(mask)
+        found.append(
+            {
+                "name": name,
+                "shape": list(mask.shape),
+                "kept": int(mask.sum()),
+                "size": int(mask.size),
+                "cells": ["".join("#" if cell else "." for cell in row) for row in drawn],
+                "coarser": drawn.shape != mask.shape,
+            }
+        )
+    return found
+
+
+def _coarser(mask: Array) -> Array:
+    """A cell of the smaller grid is kept if anything inside it is."""
+    for axis in (0, 1):
+        step = -(-mask.shape[axis] // FINEST_GRID)
+        if step > 1:
+            at = np.arange(0, mask.shape[axis], step)
+            mask = np.logical_or.reduceat(mask, at, axis=axis)
+    return mask
+
+
+def trade_off(results: Sequence[Result]) -> dict[str, Any]:
+    """Free-run error against kept weights along the cycles of every restart, and the choice."""
+    paths = []
+    for k, result in enumerate(results):
+        error = _error(result)
+        for lam, restart in np.ndindex(*result.shape[:2]):
+            ok = result.table["status"][lam, restart] == 0
+            at = np.flatnonzero(ok & np.isfinite(error[lam, restart]))
+            if len(at):
+                column = {n: result.table[n][lam, restart][at] for n in ("weights", "regressors")}
+                paths.append(
+                    {
+                        "run": k,
+                        "lam": float(result.settings.lam[lam]),
+                        "restart": restart + 1,
+                        "cycles": (at + 1).tolist(),
+                        "weights": column["weights"].astype(int).tolist(),
+                        "regressors": column["regressors"].astype(int).tolist(),
+                        "error": [float(f"{v:.6g}") for v in error[lam, restart][at]],
+                    }
+                )
+    first, index = results[0], results[0].best_index
+    best = {
+        "lam": float(first.settings.lam[index.lam]),
+        "restart": index.restart + 1,
+        "cycle": index.cycle + 1,
+        "weights": int(first.table["weights"][index]),
+        "regressors": int(first.table["regressors"][index]),
+        "error": number(_error(first)[index]),
+    }
+    return {"paths": paths, "best": best}
+
+
+def _error(result: Result) -> Float[Array, "L M C"]:
+    """Free-run error on the estimation data over all outputs, in units of their scales."""
+    scaled = result.table["free_run_rmse"] / result.scaling.y_scale
+    with np.errstate(all="ignore"):
+        return np.sqrt(np.mean(np.square(scaled, dtype=np.float64), axis=-1))
+
+
+def restarts(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """The best expected free-run error of each restart, best first, for every λ of every run."""
+    found = []
+    for k, result in enumerate(results):
+        best = np.min(result.score, axis=-1)
+        for lam, scores in zip(result.settings.lam, best, strict=True):
+            usable = np.sort(scores[np.isfinite(scores)])
+            found.append(
+                {
+                    "run": k,
+                    "lam": float(lam),
+                    "scores": [float(f"{v:.6g}") for v in usable],
+                    "failed": int(np.sum(~np.isfinite(scores))),
+                }
+            )
+    return found
+
+
+def members(ensemble: Ensemble) -> list[dict[str, Any]]:
+    """One row for each model in the ensemble."""
+    return [
+        {
+            "share": float(share),
+            "regressors": len(p.model.regressors),
+            "neurons": list(p.model.neurons),
+            "parameters": p.model.parameters,
+            "effective": number(p.effective),
+            "log_evidence": number(p.log_evidence),
+        }
+        for share, p in zip(ensemble.weights, ensemble.posteriors, strict=True)
+    ]
+
+
+def weights(ensemble: Ensemble) -> dict[str, Any]:
+    """The parameters of the first member with standard errors and evidence; a table can be cut."""
+    rows = ensemble.posteriors[0].table()
+    kept = [
+        {k: number(v) if isinstance(v, float) else v for k, v in row._asdict().items()}
+        for row in rows[:MOST_WEIGHTS]
+    ]
+    return {"rows": kept, "left_out": len(rows) - len(kept)}

@@ -1,1 +1,0 @@
-"""The sparse Bayesian loop: training, curvature, evidence."""

@@ -1,0 +1,338 @@
+"""Output-error refinement: the surviving structure refitted to its own free run, with evidence.
+
+One-step training minimises ``Σ (y − f(measured past))²``.  What a simulation needs is a small
+``Σ (y − ŷ)²`` of the free run ``ŷ``, whose regressors are its own past outputs.  Here the free run
+over the whole record is differentiated, and Levenberg's and Marquardt's method minimises
+
+    ``E(w) = Σ_k ‖y_k − ŷ_k(w)‖² / (2 σ_k²) + ½ Σ_g α_g ‖w_g‖²``,
+
+while the precisions α of the groups and the noise variances σ² follow from MacKay's fixed point
+(1992): ``α_g = γ_g / ‖w_g‖²``, ``γ_g = n_g − α_g tr_g A⁻¹``, ``σ² = ‖r‖² / (T − γ)``, with
+``A = Σ_k J_kᵀ J_k / σ_k² + diag α``.  A group is a regressor's column in a matrix that reads the
+regressors, or another matrix or bias as a whole; a group whose α grows without bound is pruned.
+All members are refined together in one compiled program; ``A⁻¹`` is the covariance of the bands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from occamid.bands.posterior import Posterior
+from occamid.data.record import Record, as_records
+from occamid.data.windows import Regressors, Windows, windows
+from occamid.errors import SettingsError
+from occamid.networks import MLP, Network, is_matrix, reads_regressors
+from occamid.networks.flat import unflatten
+from occamid.networks.simulate import free_run
+from occamid.training.members import batch_of
+from occamid.training.model import Model
+
+Array = np.ndarray
+RANGE = 8.0  # outputs beyond this many standard deviations count as this far, and do not explode
+PRUNED = 1e6  # precision of a group in scaled units beyond which it is zero
+FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates
+SMALLEST, LARGEST = 1e-4, 1e7  # bounds of α
+
+
+class State(NamedTuple):
+    """One member in refinement; ``w`` is flat, ``mask`` is 1 where a weight is free."""
+
+    w: Float[jax.Array, " P"]
+    mask: Float[jax.Array, " P"]
+    alpha: Float[jax.Array, " G"]
+    variance: Float[jax.Array, " ny"]
+    damping: Float[jax.Array, ""]
+
+
+class Fit(NamedTuple):
+    """What refinement leaves of one member."""
+
+    w: Float[jax.Array, " P"]
+    mask: Float[jax.Array, " P"]
+    precision: Float[jax.Array, "P P"]
+    alpha: Float[jax.Array, " P"]
+    variance: Float[jax.Array, " ny"]
+    effective: Float[jax.Array, ""]
+    log_evidence: Float[jax.Array, ""]
+
+
+def groups(network: Network) -> tuple[Array, int]:
+    """For every flat parameter the number of its group, and how many groups there are."""
+    found, count = [], 0
+    for name, spec in network.specs().items():
+        columns = spec.shape[1] if reads_regressors(name) else 1
+        number = count + np.arange(columns) if reads_regressors(name) else count
+        found.append(np.broadcast_to(number, spec.shape).ravel())
+        count += columns
+    return np.concatenate(found), count
+
+
+def refine(
+    models: Sequence[Model],
+    records: Record | Iterable[Record],
+    *,
+    iterations: int = 60,
+    held_back: Sequence[slice] | None = None,
+) -> list[Posterior]:
+    """Refit models of one identification in free run; each comes back with its posterior.
+
+    Args:
+        models: as trained; all of one family, with common scaling.
+        records: the estimation records.
+        iterations: of Levenberg and Marquardt.
+        held_back: rows of each record whose outputs must not be looked at.
+    """
+    if not all(isinstance(model.network, MLP) for model in models):
+        raise SettingsError("only an mlp can be refined in free run, no recurrent network.")
+    small = [collapse(model).compact() for model in models]
+    batch = batch_of(small)
+    first, network, regressors = small[0], batch.like.network, batch.like.regressors_in
+    matrices = np.concatenate(
+        [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
+    )
+    own = np.zeros(batch.weights.shape, bool)
+    for row, place in zip(own, batch.places, strict=True):
+        row[place] = True
+    mask = np.where(own & ((batch.weights != 0) | ~matrices), 1.0, 0.0)
+    with jax.enable_x64(True):
+        known = as_records(records)
+        blocks = held_back or (slice(0, 0),) * len(known)
+        scaled = [_without(first.scaling.apply(r), b) for r, b in zip(known, blocks, strict=True)]
+        data = windows(scaled, regressors, first.start, held_back)
+        # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
+        together = 1 if jax.default_backend() == "cpu" else len(small)
+        fits = jax.device_get(
+            _refine(network, regressors, together, iterations, data, batch.weights, mask)
+        )
+    return [
+        _posterior(first, network, regressors, jax.tree.map(lambda x, k=k: x[k], fits))
+        for k in range(len(small))
+    ]
+
+
+def _without(record: Record, block: slice) -> Record:
+    """The outputs of a block at their mean: not even the history of a run may show them."""
+    y = record.y.copy()
+    y[block] = 0.0
+    return replace(record, y=y)
+
+
+def collapse(model: Model) -> Model:
+    """A linear network as one matrix: the product is refined, not its factors.
+
+    Other models come back as they are.
+    """
+    network = model.network
+    if not isinstance(network, MLP) or network.activation != "identity":
+        return model
+    direct = np.eye(network.n_in)
+    offset = np.zeros(network.n_in)
+    for layer in range(len(network.hidden) + 1):
+        W = np.asarray(model.weights[f"layer{layer}.W"])
+        offset = W @ offset + model.weights.get(f"layer{layer}.b", np.zeros(len(W)))
+        direct = W @ direct
+    if network.skip:
+        direct = direct + model.weights["skip.W"]
+    flat = replace(network, hidden=(1,), skip=True)
+    weights = {name: np.zeros(spec.shape) for name, spec in flat.specs().items()}
+    weights["skip.W"] = direct
+    if network.bias:
+        weights["layer1.b"] = offset
+    return replace(model, network=flat, weights=weights, prior_widths=None)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _refine(
+    network: Network,
+    regressors: Regressors,
+    together: int,
+    iterations: int | jax.Array,
+    data: Windows,
+    start: Float[jax.Array, "K P"],
+    mask: Float[jax.Array, "K P"],
+) -> Fit:
+    number, count = groups(network)
+    place = _Place(network, regressors, data, jnp.sum(data.valid), jnp.asarray(number), count)
+
+    def one(pair: tuple[jax.Array, jax.Array]) -> Fit:
+        w, m = pair
+        squares = jnp.sum(_residual(place, w) ** 2, axis=0)
+        variance = jnp.maximum(squares / place.rows, 1e-10)
+        state = State(w, m, jnp.ones(count), variance, jnp.asarray(1e-2))
+        state = jax.lax.fori_loop(0, iterations, partial(_step, place), state)
+        return _finish(place, state)
+
+    return jax.lax.map(one, (start, mask), batch_size=together)
+
+
+class _Place(NamedTuple):
+    """What does not change during refinement."""
+
+    network: Network
+    regressors: Regressors
+    data: Windows
+    rows: Float[jax.Array, ""]
+    number: jax.Array  # of the group of each weight
+    groups: int
+
+
+def _residual(place: _Place, w: Float[jax.Array, " P"]) -> Float[jax.Array, "RT ny"]:
+    params = unflatten(place.network, w)
+    runs = jax.vmap(lambda e: free_run(place.network, place.regressors, params, e, 0))(place.data)
+    return _miss(runs, place.data)
+
+
+class _Local(NamedTuple):
+    """The quadratic expansion at the current weights."""
+
+    r: Float[jax.Array, "RT ny"]
+    gradient: Float[jax.Array, " P"]
+    precision: Float[jax.Array, "P P"]
+    prior: Float[jax.Array, " P"]
+
+
+def sensitivities(
+    network: Network, regressors: Regressors, w: Float[jax.Array, " P"], experiment: Windows
+) -> tuple[Float[jax.Array, "T ny"], Float[jax.Array, "T ny P"]]:
+    """A free run and its derivative along every weight.
+
+    With ``z(t)`` the regressors of the run, ``dŷ(t)/dw = ∂f/∂w + Σ_j ∂f/∂y(t-j) · dŷ(t-j)/dw``:
+    the partial derivatives of all rows are taken at once, and only the sum over the past outputs
+    is a recursion.
+    """
+    params = unflatten(network, w)
+    run = free_run(network, regressors, params, experiment, 0)
+    n_inputs, length = len(regressors.inputs), experiment.history.shape[0]
+    past = jnp.concatenate([experiment.history.astype(run.dtype), run])
+    channels, lags = np.array(regressors.outputs, dtype=int).reshape(-1, 2).T
+    rows = np.arange(len(run))[:, None] + length - lags
+    fed = past[rows, channels]
+    inputs = experiment.z[:, :n_inputs]
+
+    def f(w: jax.Array, u: jax.Array, y: jax.Array) -> jax.Array:
+        return network.apply(unflatten(network, w), jnp.concatenate([u, y])[None])[0]
+
+    by_w, by_y = jax.vmap(jax.jacrev(f, argnums=(0, 2)), in_axes=(None, 0, 0))(w, inputs, fed)
+    if not len(regressors.outputs):
+        return run, by_w
+
+    def step(register: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        own, through = now
+        S = own + jnp.einsum("oj,jp->op", through, register[length - lags, channels])
+        return jnp.concatenate([register[1:], S[None]]), S
+
+    zeros = jnp.zeros((length, run.shape[1], w.size), run.dtype)
+    return run, jax.lax.scan(step, zeros, (by_w, by_y))[1]
+
+
+def _miss(runs: Float[jax.Array, "R T ny"], data: Windows) -> Float[jax.Array, "RT ny"]:
+    """Errors of free runs within the range, padding and held-back rows zero."""
+    miss = (jnp.clip(jnp.nan_to_num(runs, nan=RANGE), -RANGE, RANGE) - data.y) * data.valid
+    return miss.reshape(-1, miss.shape[-1])
+
+
+def _expand(place: _Place, state: State) -> _Local:
+    """Residuals, gradient and Gauss-Newton precision; masked weights get a unit diagonal."""
+    network, regressors, data = place.network, place.regressors, place.data
+    runs, J = jax.vmap(lambda e: sensitivities(network, regressors, state.w, e))(data)
+    r = _miss(runs, data)
+    within = (jnp.abs(runs) < RANGE)[..., None] & jnp.isfinite(J)
+    J = jnp.where(within, J, 0.0)  # the derivative of what is clipped
+    J = (J * data.valid[..., None] * state.mask).reshape(*r.shape, -1)
+    prior = state.alpha[place.number] * state.mask
+    flat = (J / jnp.sqrt(state.variance)[:, None]).reshape(-1, state.w.size)
+    gradient = (r / jnp.sqrt(state.variance)).ravel() @ flat + prior * state.w
+    precision = flat.T @ flat + jnp.diag(jnp.where(state.mask > 0, prior, 1.0))
+    return _Local(r, gradient, precision, prior)
+
+
+def _step(place: _Place, k: jax.Array, state: State) -> State:
+    """One damped step, kept if it lowers the energy; now and then new α and σ²."""
+    at = _expand(place, state)
+
+    def energy(w: jax.Array, r: jax.Array) -> jax.Array:
+        return 0.5 * jnp.sum(r**2 / state.variance) + 0.5 * jnp.sum(at.prior * w**2)
+
+    damped = at.precision + state.damping * jnp.diag(jnp.diag(at.precision))
+    w = state.w - state.mask * jnp.linalg.solve(damped, at.gradient)
+    new = energy(w, _residual(place, w))
+    better = jnp.isfinite(new) & (new < energy(state.w, at.r))
+    gamma = (1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * state.mask
+    alpha, variance = _evidence_update(place, state, at.r, gamma)
+    update = (k >= FIRST_UPDATE) & ((k - FIRST_UPDATE) % EVERY == 0)
+    damping = jnp.where(better, state.damping / 3, state.damping * 4)
+    return State(
+        w=jnp.where(better, w, state.w),
+        mask=state.mask,
+        alpha=jnp.where(update, alpha, state.alpha),
+        variance=jnp.where(update | (k < FIRST_UPDATE), variance, state.variance),
+        damping=jnp.clip(damping, 1e-6, 1e6),
+    )
+
+
+def _evidence_update(
+    place: _Place, state: State, r: Float[jax.Array, "RT ny"], gamma: Float[jax.Array, " P"]
+) -> tuple[jax.Array, jax.Array]:
+    """MacKay's fixed point for the precisions of the groups and the noise of each output."""
+    total = partial(jax.ops.segment_sum, segment_ids=place.number, num_segments=place.groups)
+    alpha = jnp.maximum(total(gamma), 1e-6) / jnp.maximum(total(state.mask * state.w**2), 1e-12)
+    freedom = jnp.maximum(place.rows - jnp.sum(gamma) / r.shape[1], 0.1 * place.rows)
+    return jnp.clip(alpha, SMALLEST, LARGEST), jnp.maximum(jnp.sum(r**2, axis=0) / freedom, 1e-10)
+
+
+def _finish(place: _Place, state: State) -> Fit:
+    """Prune what has no width left, and expand once more for covariance and evidence."""
+    alpha, rows = state.alpha[place.number], place.rows
+    mask = state.mask * (alpha < PRUNED)
+    state = state._replace(w=state.w * mask, mask=mask)
+    at = _expand(place, state)
+    gamma = jnp.sum((1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * mask)
+    fit = jnp.sum(at.r**2 / state.variance) + rows * jnp.sum(jnp.log(2 * jnp.pi * state.variance))
+    occam = jnp.sum(at.prior * state.w**2) - jnp.sum(jnp.where(mask > 0, jnp.log(alpha), 0.0))
+    return Fit(
+        w=state.w,
+        mask=mask,
+        precision=at.precision,
+        alpha=alpha,
+        variance=state.variance,
+        effective=gamma,
+        log_evidence=-0.5 * (fit + occam + jnp.linalg.slogdet(at.precision)[1]),
+    )
+
+
+def _posterior(like: Model, network: Network, regressors: Regressors, fit: Fit) -> Posterior:
+    """The refined model in compact form with the covariance of what is left."""
+    weights = unflatten(network, np.asarray(fit.w))
+    whole = replace(
+        like, network=network, regressors_in=regressors, weights=weights, prior_widths=None
+    )
+    model = whole.compact()
+    live = network.live({n: v != 0 for n, v in weights.items() if is_matrix(n)})
+    numbers = network.select(unflatten(network, np.arange(len(fit.w))), live)
+    inside = np.concatenate(
+        [numbers.get(n, np.full(v.shape, -1)).ravel() for n, v in model.weights.items()]
+    )
+    free = (inside >= 0) & (np.asarray(fit.mask)[inside] > 0)
+    positions = np.flatnonzero(free)
+    chosen = inside[positions]
+    values, vectors = np.linalg.eigh(fit.precision[np.ix_(chosen, chosen)])
+    floor = 1e-12 * values.max(initial=1.0)  # rounding can leave a flat direction at zero
+    values = np.maximum(values, floor)
+    return Posterior(
+        model=model,
+        method="full",
+        positions=positions,
+        factor=vectors / np.sqrt(values),
+        widths=1.0 / np.asarray(fit.alpha)[chosen],
+        noise_variance=np.asarray(fit.variance),
+        effective=float(fit.effective),
+        log_evidence=float(fit.log_evidence),
+    )

@@ -1,0 +1,259 @@
+"""A model: a network with its regressors, its scaling and one set of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from occamid.data.record import Record, as_records
+from occamid.data.scaling import Scaling
+from occamid.data.windows import Regressors, Windows, windows
+from occamid.errors import DataError, SettingsError, check_choice
+from occamid.networks import Network, is_matrix, simulate
+from occamid.training.curvature import CURVATURES
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A small dynamic model in the user's units.
+
+    Everything here is computed in double precision.  ``start`` is the first sample the model
+    predicted in its training; records are predicted from there, so a compacted model and its
+    original give the same outputs sample for sample.  A weight of exactly zero is pruned.
+    ``prior_widths`` are the variances ψ of the matrices' weights, for the posterior.
+    """
+
+    network: Network
+    regressors_in: Regressors
+    scaling: Scaling
+    weights: Mapping[str, Float[Array, ...]]
+    start: int
+    sampling_time: float = 1.0
+    prior_widths: Mapping[str, Float[Array, "out in"]] | None = None
+
+    @property
+    def regressors(self) -> tuple[str, ...]:
+        """Names of the regressors that still reach the output, such as ``u[t-3]``."""
+        live = self.network.live(self._masks()).regressors
+        return tuple(n for n, kept in zip(self.regressors_in.names, live, strict=True) if kept)
+
+    @property
+    def neurons(self) -> tuple[int, ...]:
+        """How many neurons of each hidden layer still carry signal."""
+        return tuple(int(np.sum(kept)) for kept in self.network.live(self._masks()).neurons)
+
+    @property
+    def max_lag(self) -> int:
+        """How many samples must be known before the first prediction."""
+        return self.regressors_in.max_lag
+
+    @property
+    def sparsity(self) -> float:
+        """Share of the matrices' weights that are pruned, biases not counted."""
+        masks = self._masks()
+        total = sum(mask.size for mask in masks.values())
+        return 1.0 - sum(int(mask.sum()) for mask in masks.values()) / total if total else 1.0
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters that are not zero, biases included."""
+        return sum(int(np.count_nonzero(value)) for value in self.weights.values())
+
+    def _masks(self) -> dict[str, Array]:
+        return {n: np.asarray(v) != 0 for n, v in self.weights.items() if is_matrix(n)}
+
+    def with_weights(self, weights: Mapping[str, Any]) -> Model:
+        """The same model with some or all arrays replaced, by name."""
+        changed = dict(self.weights)
+        for name, value in weights.items():
+            if name not in changed:
+                raise SettingsError(f"no weight is called {name}; there are {', '.join(changed)}.")
+            array = np.array(value, dtype=np.float64)
+            if array.shape != changed[name].shape:
+                raise SettingsError(
+                    f"{name} has shape {changed[name].shape}, the new values have {array.shape}."
+                )
+            changed[name] = array
+        return replace(self, weights=changed)
+
+    def compact(self) -> Model:
+        """The smallest network with the same outputs.
+
+        Regressors that reach no output, neurons that are constant or read by nobody, and what
+        only feeds those, are removed; constants fold into biases.  The largest lag shrinks to
+        what survived.
+        """
+        live = self.network.live(self._masks())
+        with jax.enable_x64(True):
+            network, weights = self.network.compact(dict(self.weights), live)
+        widths = self.prior_widths
+        return replace(
+            self,
+            network=network,
+            regressors_in=self.regressors_in.select(live.regressors),
+            weights=weights,
+            prior_widths=None if widths is None else self.network.select(widths, live),
+        )
+
+    def predict(self, record: Record, horizon: int = 1) -> Float[Array, "N ny"]:
+        """``ŷ(t | t-k)`` for every sample: one step ahead, or ``horizon`` steps.
+
+        The first ``start`` rows are the measured outputs.  Samples nearer to the start than the
+        horizon are predicted as far ahead as they can be.
+        """
+        with jax.enable_x64(True):
+            data = self.ahead(record, horizon)
+            rows = _predict(self.network, self.regressors_in, self._params(), data, horizon)[0]
+            return self._in_user_units(record.y[: self.start], rows)
+
+    def ahead(self, record: Record, horizon: int) -> Windows:
+        """What a prediction ``horizon`` steps ahead starts from."""
+        if horizon < 1:
+            raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
+        return self._windows([record], self.start)
+
+    def simulate(
+        self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
+    ) -> Float[Array, "N ny"]:
+        """Free run: the outputs to ``u`` after the known first outputs ``y_init``.
+
+        ``y_init`` holds at least ``max_lag`` samples and is returned as the first rows.  If there
+        are more, the state of a recurrent network warms up on them.
+        """
+        with jax.enable_x64(True):
+            data, known, forced = self.prepare(u, y_init)
+            rows = _free_run(self.network, self.regressors_in, self._params(), data, forced)[0]
+            return self._in_user_units(known, rows[forced:])
+
+    def prepare(
+        self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
+    ) -> tuple[Windows, Float[Array, "n ny"], int]:
+        """What a free run starts from: its windows, the known outputs, and how many are forced."""
+        known = np.atleast_1d(np.asarray(y_init, dtype=np.float64))
+        known = known[:, None] if known.ndim == 1 else known
+        ny, n_init = len(self.regressors_in.output_names), len(known)
+        if known.shape[1] != ny:
+            raise DataError(f"y_init has {known.shape[1]} columns; the model has {ny} outputs.")
+        if n_init < self.max_lag:
+            raise DataError(
+                f"y_init has {n_init} samples; the model needs the first {self.max_lag} outputs."
+            )
+        inputs = np.asarray(u, dtype=np.float64)
+        if n_init >= len(inputs):
+            raise DataError(
+                f"y_init has {n_init} samples and u has {len(inputs)}; nothing is left to simulate."
+            )
+        filled = np.concatenate([known, np.zeros((len(inputs) - n_init, ny))])
+        names = self.regressors_in
+        record = Record(
+            u=inputs,
+            y=filled,
+            name="simulate",
+            input_names=names.input_names,
+            output_names=names.output_names,
+            sampling_time=self.sampling_time,
+        )
+        start = min(max(self.start, self.max_lag), n_init)
+        return self._windows([record], start), known, n_init - start
+
+    def energy(self, records: Record | Iterable[Record]) -> float:
+        """``½ Σ r²`` of the one-step residuals from ``start`` on, in the user's units."""
+        with jax.enable_x64(True):
+            data = self._windows(as_records(records), self.start)
+            weight = jnp.asarray(self.scaling.y_scale**2)
+            return float(_energy(self.network, self._params(), data, weight))
+
+    def curvature(
+        self,
+        records: Record | Iterable[Record],
+        method: Literal["recursive", "gauss-newton", "exact"] = "recursive",
+    ) -> dict[str, Float[Array, ...]]:
+        """Diagonal of the Hessian of :meth:`energy`, by parameter name.
+
+        ``recursive`` is the paper's backward sweep (entries may be negative where it is), the
+        others cost one pass for every parameter.
+        """
+        check_choice("curvature method", method, CURVATURES)
+        with jax.enable_x64(True):
+            data = self._windows(as_records(records), self.start)
+            weight = jnp.asarray(self.scaling.y_scale**2)
+            found = _curvature(method, self.network, self._params(), data, weight)
+            return {name: np.asarray(found[name]) for name in self.weights}
+
+    def _params(self) -> dict[str, jax.Array]:
+        return {name: jnp.asarray(np.float64(value)) for name, value in self.weights.items()}
+
+    def _windows(
+        self,
+        records: Iterable[Record],
+        start: int,
+        held_back: Sequence[slice] | None = None,
+    ) -> Windows:
+        found = tuple(records)
+        self.check(found)
+        scaled = [self.scaling.apply(r) for r in found]
+        return windows(scaled, self.regressors_in, start, held_back)
+
+    def check(self, records: Iterable[Record]) -> None:
+        """Refuse records with other channels or another sampling time than the model's."""
+        mine = (self.regressors_in.input_names, self.regressors_in.output_names)
+        for record in records:
+            if mine != (record.input_names, record.output_names):
+                raise DataError(
+                    f'record "{record.name}" has the channels '
+                    f"{', '.join(record.input_names + record.output_names)}, but the model was "
+                    f"identified on {', '.join(mine[0] + mine[1])}."
+                )
+            if not np.isclose(record.sampling_time, self.sampling_time, rtol=1e-6):
+                raise DataError(
+                    f'record "{record.name}" is sampled every {record.sampling_time:g} s, but the '
+                    f"model was identified at {self.sampling_time:g} s; resample the record."
+                )
+
+    def _in_user_units(self, known: Float[Array, "n ny"], rows: jax.Array) -> Float[Array, "N ny"]:
+        return np.concatenate([known, self.scaling.undo_y(np.asarray(rows))])
+
+
+def k_steps(
+    network: Network, regressors: Regressors, params: Any, data: Windows, horizon: int
+) -> Float[jax.Array, "R T ny"]:
+    """``horizon``-step predictions of one model on every experiment."""
+
+    def one(experiment: Windows) -> jax.Array:
+        if horizon == 1:
+            return simulate.one_step(network, params, experiment.z)
+        return simulate.k_step(network, regressors, params, experiment, horizon)[0]
+
+    return jax.vmap(one)(data)
+
+
+_predict = jax.jit(k_steps, static_argnums=(0, 1, 4))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _free_run(
+    network: Network, regressors: Regressors, params: Any, data: Windows, forced: int
+) -> Float[jax.Array, "R T ny"]:
+    return jax.vmap(lambda e: simulate.free_run(network, regressors, params, e, forced))(data)
+
+
+@partial(jax.jit, static_argnums=0)
+def _energy(network: Network, params: Any, data: Windows, weight: jax.Array) -> jax.Array:
+    residual = (network.apply(params, data.z) - data.y) * data.valid
+    return 0.5 * jnp.sum(weight * residual**2)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _curvature(
+    method: str, network: Network, params: Any, data: Windows, weight: jax.Array
+) -> dict[str, jax.Array]:
+    return CURVATURES[method](network, params, data, weight)

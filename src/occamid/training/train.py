@@ -1,0 +1,400 @@
+"""The driver: records and settings in, a batch of sparse models out.
+
+Restarts × λ values are one batch axis through one compiled cycle.  The batch is cut into chunks of
+equal size: no larger than the memory budget allows, and on a CPU one for each core, because
+several programs side by side use the cores better than one program does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import partial
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from occamid.data.lags import propose_lags
+from occamid.data.record import Record, as_records
+from occamid.data.scaling import Scaling, fit_scaling
+from occamid.data.windows import Windows, full_regressors, windows
+from occamid.errors import SettingsError
+from occamid.files.checkpoints import Checkpoints, digest_of
+from occamid.networks import (
+    MLP,
+    STRUCTURES,
+    Network,
+    Params,
+    Recurrent,
+    groups_for,
+    matrices,
+)
+from occamid.training.batch import DIVERGED, Result, summarise
+from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
+from occamid.training.evidence import Prior
+from occamid.training.settings import Settings
+
+
+class Kept(NamedTuple):
+    """What stays of every model after every cycle, on the host; the optimiser's moments do not."""
+
+    params: Params
+    prior: dict[str, Prior]
+    info: Info
+
+
+class Progress(NamedTuple):
+    """Where an identification stands; steps are cycles of chunks."""
+
+    done: int
+    total: int
+    models: int
+    seconds: float
+    best_free_run: float  # smallest so far, in scaled units
+    sparsity: float  # mean of the chunk just finished
+
+
+def identify(
+    records: Record | Iterable[Record],
+    settings: Settings | None = None,
+    *,
+    held_back: Sequence[slice] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> Result:
+    """Identify a dynamic system from one or more estimation records.
+
+    Args:
+        records: estimation data; several records are several experiments of one system.
+        settings: see :class:`Settings`; defaults serve most records.
+        held_back: rows of each record that must not be learned from, for cross-validation.
+        progress: called after each cycle of each chunk.
+        checkpoints: where finished cycles are kept; those of the same settings, data and
+            machine are not run again.
+
+    Returns:
+        Every model of every cycle with its figures; ``result.best`` is the one to take.
+    """
+    settings = settings or Settings()
+    estimation = as_records(records)
+    with _precision(settings):
+        allowed = _without(estimation, held_back)
+        scaling = fit_scaling(allowed, settings.scaling)
+        settings = resolve_lags(settings, [scaling.apply(r) for r in allowed])
+        scaled = [scaling.apply(r) for r in estimation]
+        program = build_program(settings, scaled[0])
+        experiments = windows(scaled, program.regressors, program.regressors.max_lag, held_back)
+        kept, seconds = _run(program, settings, experiments, progress, checkpoints)
+    residuals = int(np.asarray(experiments.residuals).sum())
+    return _assemble(program, settings, scaling, allowed, residuals, kept, seconds)
+
+
+def _without(records: tuple[Record, ...], held_back: Sequence[slice] | None) -> list[Record]:
+    """The pieces of the records that may be learned from."""
+    pieces = []
+    for record, block in zip(records, held_back or (slice(0, 0),) * len(records), strict=True):
+        first, stop, _ = block.indices(len(record))
+        pieces += [record[a:b] for a, b in ((0, first), (stop, len(record))) if a < b]
+    return pieces
+
+
+def resolve_lags(settings: Settings, scaled: list[Record]) -> Settings:
+    """Replace automatic lags by the proposal from the (scaled) data."""
+    if "auto" not in (settings.input_lags, settings.output_lags):
+        return settings
+    inputs, outputs = propose_lags(scaled, outputs=settings.output_lags != 0)
+    return settings.replace(
+        input_lags=max(inputs, settings.input_delay)
+        if settings.input_lags == "auto"
+        else settings.input_lags,
+        output_lags=outputs if settings.output_lags == "auto" else settings.output_lags,
+    )
+
+
+def build_network(settings: Settings, n_in: int, n_out: int) -> Network:
+    """The dense network the settings describe."""
+    if settings.network == "mlp":
+        return MLP(n_in, settings.hidden, n_out, settings.activation, settings.bias, settings.skip)
+    return Recurrent(
+        settings.network,
+        n_in,
+        settings.hidden,
+        n_out,
+        settings.activation,
+        settings.bias,
+        settings.horizon,
+    )
+
+
+def build_program(settings: Settings, record: Record) -> Program:
+    """What is compiled: regressors, network, groups and the variants of the update."""
+    assert isinstance(settings.input_lags, int)
+    assert isinstance(settings.output_lags, int)
+    regressors = full_regressors(
+        record, settings.input_lags, settings.output_lags, settings.input_delay
+    )
+    network = build_network(settings, len(regressors), record.y.shape[1])
+    names = tuple(matrices(network.specs()))
+    places = [f"{n}/{g.name}" for n in names for g in STRUCTURES[settings.structure]]
+    for pattern in settings.lam_scale:
+        if not any(fnmatchcase(place, pattern) for place in places):
+            raise SettingsError(
+                f"lam_scale: {pattern!r} matches nothing; there are {', '.join(places)}."
+            )
+    return Program(
+        network=network,
+        regressors=regressors,
+        groups=groups_for(names, settings.structure, tuple(settings.lam_scale.items())),
+        loss=settings.loss,
+        aggregation=settings.aggregation,
+        curvature=settings.curvature,
+        curvature_count=settings.curvature_count,
+    )
+
+
+@contextmanager
+def _precision(settings: Settings) -> Iterator[None]:
+    """Double precision inside, where the settings ask for it; nothing global changes."""
+    with jax.enable_x64(settings.precision == "double" or jax.config.read("jax_enable_x64")):
+        yield
+
+
+@partial(jax.jit, static_argnums=0)
+def init_batch(program: Program, seed: jax.Array, restarts: jax.Array, lam: jax.Array) -> State:
+    """Initial states; a restart's weights depend on the seed and its number alone."""
+    key = jax.random.key(seed)
+    keys = jax.vmap(partial(jax.random.fold_in, key))(restarts)
+    return jax.vmap(partial(init, program))(keys, lam)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=2)
+def cycle_batch(
+    program: Program, schedule: Schedule, state: State, data: Windows, experiments: Windows
+) -> tuple[State, Info]:
+    """One cycle of every model of a chunk."""
+    one = partial(cycle, program, schedule)
+    return jax.vmap(one, in_axes=(0, None, None))(state, data, experiments)
+
+
+def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> int:
+    """Working memory of one model in training: activations both ways, moments, one simulation."""
+    network = program.network
+    rows = data.z.shape[0] * data.z.shape[1]
+    simulated = experiments.z.shape[0] * experiments.z.shape[1]
+    if isinstance(network, MLP):
+        width = 4 * (sum(network.hidden) + network.n_out)
+    else:
+        assert isinstance(network, Recurrent)
+        gates = len(network.cell.gates)
+        width = (6 * gates + 8) * sum(network.hidden) + 4 * network.n_out
+        width += 2 * (network.horizon or 0) * sum(network.hidden)
+    if program.curvature != "recursive":
+        width *= 64  # tangents that run together
+    n_params = sum(math.prod(spec.shape) for spec in network.specs().values())
+    floats = rows * width + 12 * n_params + 3 * simulated * network.n_out
+    return floats * data.z.dtype.itemsize
+
+
+def plan_chunks(models: int, per_model: int, memory_mb: float, workers: int) -> int:
+    """Models in a chunk: within the budget with all workers busy, and work for every worker."""
+    affordable = int(memory_mb * 2**20 / (per_model * workers))
+    chunk = max(1, min(affordable, math.ceil(models / workers)))
+    return math.ceil(models / math.ceil(models / chunk))  # even out
+
+
+def _run(
+    program: Program,
+    settings: Settings,
+    experiments: Windows,
+    progress: Callable[[Progress], None] | None,
+    checkpoints: Checkpoints | None,
+) -> tuple[Kept, dict[str, float]]:
+    """All chunks through all cycles; arrays lead with (models, cycles)."""
+    data = compress(program.network, experiments)
+    lam = np.repeat(np.asarray(settings.lam), settings.restarts)
+    restart = np.tile(np.arange(settings.restarts), len(settings.lam))
+    models = len(lam)
+    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    chunk = plan_chunks(
+        models, bytes_per_model(program, data, experiments), settings.memory_mb, workers
+    )
+    parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
+    schedule = Schedule(
+        epochs=jnp.asarray(settings.epochs),
+        total=jnp.asarray(settings.epochs * settings.cycles),
+        learning_rate=jnp.asarray(settings.learning_rate),
+        prune_psi=jnp.asarray(settings.prune_psi),
+        prune_weight=jnp.asarray(settings.prune_weight),
+    )
+    seed = jnp.asarray(settings.seed)
+
+    def start(part: np.ndarray) -> State:
+        return init_batch(program, seed, jnp.asarray(restart[part]), jnp.asarray(lam[part]))
+
+    began = time.perf_counter()
+    cycle_batch.lower(program, schedule, start(parts[0]), data, experiments).compile()
+    compiled = time.perf_counter()
+
+    report = _Reporter(progress, len(parts) * settings.cycles, models, compiled)
+    stop = threading.Event()
+    advance = partial(_advance, program, schedule, data, experiments, checkpoints)
+
+    def run(part: np.ndarray) -> list[Kept]:
+        with _precision(settings):
+            state, kept = start(part), []
+            key = digest_of(provenance_key(), settings.to_toml(), schedule, state, data)
+            for number in range(settings.cycles):
+                if stop.is_set():
+                    break
+                state, info = advance(state, key, number)
+                kept.append(Kept(*jax.device_get((state.params, state.prior, info))))
+                try:
+                    report(kept[-1])
+                except BaseException:  # the caller wants to stop: so do the other threads
+                    stop.set()
+                    raise
+            return kept
+
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            chunks = list(pool.map(run, parts))
+        except BaseException:  # Ctrl-C too: the other threads stop after their cycle
+            stop.set()
+            raise
+    joined = jax.tree.map(
+        lambda *leaves: np.concatenate(leaves)[:models],  # the last chunk may repeat a model
+        *[jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *kept) for kept in chunks],
+    )
+    return joined, {"compile": compiled - began, "run": time.perf_counter() - compiled}
+
+
+def _advance(
+    program: Program,
+    schedule: Schedule,
+    data: Windows,
+    experiments: Windows,
+    checkpoints: Checkpoints | None,
+    state: State,
+    key: str,
+    number: int,
+) -> tuple[State, Info]:
+    """The next cycle of a chunk: as kept on disk if it is there, else run and kept."""
+
+    def run(state: State) -> tuple[State, Info]:
+        return cycle_batch(program, schedule, state, data, experiments)
+
+    if checkpoints is None:
+        return run(state)
+    found = checkpoints.load(key, number, jax.eval_shape(run, state))
+    if found is None:
+        found = run(state)
+        checkpoints.save(key, number, found)
+    return found
+
+
+class _Reporter:
+    """Counts finished cycles over all threads and tells the caller."""
+
+    def __init__(
+        self,
+        progress: Callable[[Progress], None] | None,
+        total: int,
+        models: int,
+        began: float,
+    ) -> None:
+        self._progress, self._total, self._models, self._began = progress, total, models, began
+        self._lock = threading.Lock()
+        self._done, self._best = 0, math.inf
+
+    def __call__(self, kept: Kept) -> None:
+        if self._progress is None:
+            return
+        errors = np.sqrt(np.mean(kept.info.free_run_mse, axis=-1))
+        weights = np.concatenate([np.ravel(value) for value in matrices(kept.params).values()])
+        with self._lock:
+            self._done += 1
+            self._best = min([self._best, *errors[np.isfinite(errors)].tolist()])
+            seconds = time.perf_counter() - self._began
+            self._progress(
+                Progress(
+                    self._done,
+                    self._total,
+                    self._models,
+                    seconds,
+                    self._best,
+                    float(np.mean(weights == 0)),
+                )
+            )
+
+
+def _assemble(
+    program: Program,
+    settings: Settings,
+    scaling: Scaling,
+    records: Sequence[Record],
+    residuals: int,
+    kept: Kept,
+    seconds: dict[str, float],
+) -> Result:
+    """Host arrays and figures in the user's units, (λ, restart, cycle) first."""
+
+    def split(x: np.ndarray) -> np.ndarray:
+        return x.reshape(len(settings.lam), settings.restarts, *x.shape[1:])
+
+    params = {name: split(np.asarray(kept.params[name])) for name in program.network.specs()}
+    info = jax.tree.map(lambda x: split(np.asarray(x, dtype=np.float64)), kept.info)
+    table = {
+        **summarise(program.network, params),
+        "one_step_rmse": np.sqrt(info.one_step_mse) * scaling.y_scale,
+        "free_run_rmse": np.sqrt(info.free_run_mse) * scaling.y_scale,
+        "log_evidence": info.log_evidence,
+        "noise_std": np.sqrt(info.variance)[..., None] * scaling.y_scale,
+        "effective_parameters": info.effective,
+    }
+    finite = np.all(
+        [np.isfinite(v).all(axis=tuple(range(3, v.ndim))) for v in params.values()], axis=0
+    )
+    spread = max(float(np.std(scaling.apply_y(r.y))) for r in records)
+    ran = np.isfinite(info.free_run_mse).all(axis=-1) & (info.free_run_peak < DIVERGED * spread)
+    empty = table["regressors"] == 0
+    table["status"] = np.select([~finite, ~ran, empty], [3, 2, 1], default=0)
+    return Result(
+        settings=settings,
+        network=program.network,
+        regressors=program.regressors,
+        scaling=scaling,
+        sampling_time=records[0].sampling_time,
+        count=residuals,
+        params=params,
+        psi={n: tuple(split(np.asarray(w)) for w in kept.prior[n].psi) for n, _ in program.groups},
+        table=table,
+        seconds=seconds,
+        provenance=provenance(),
+    )
+
+
+def provenance_key() -> str:
+    """What must be the same for kept cycles to be used again, besides settings and data."""
+    return f"{version('occamid')} {jax.__version__} {jax.default_backend()}"
+
+
+def provenance() -> dict[str, Any]:
+    """Version and machine, for every file of results."""
+    return {
+        "version": version("occamid"),
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "device": jax.devices()[0].device_kind,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }

@@ -1,0 +1,79 @@
+"""Inputs from before a record: against the closed form of a linear Gaussian model."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from occamid import Record, Settings, ensemble_of, identify
+from occamid.bands.initial import _conditional, past_inputs
+from occamid.data.windows import full_regressors
+from occamid.networks import MLP
+
+
+def fir(rng: np.random.Generator, lags: int) -> tuple[MLP, np.ndarray, np.ndarray]:
+    """A linear response to past inputs as an MLP, its flat weights, and its coefficients."""
+    network = MLP(lags + 1, (1,), 1, "identity", bias=False, skip=True)
+    taps = rng.standard_normal(lags + 1)
+    flat = np.concatenate([np.zeros(lags + 1), np.zeros(1), taps])
+    return network, flat, taps
+
+
+def test_the_past_is_the_posterior_mean_of_a_linear_model(rng: np.random.Generator) -> None:
+    lags, n = 6, 4
+    network, flat, taps = fir(rng, lags)
+    u = rng.standard_normal((80, 1))
+    record = Record(u=u, y=u)
+    regressors = full_regressors(record, lags, 0)
+    y = rng.standard_normal((n, 1))
+    sigma = 0.3
+    with jax.enable_x64(True):
+        found = past_inputs(network, regressors, flat[None], np.full((1, 1), sigma), u, y)
+    # y = A v + B u + e with v ~ N(m, C): the posterior mean in closed form
+    mean, root = _conditional(u[:, 0], lags)
+    C = root @ root.T
+    A, known = np.zeros((n, lags)), np.zeros(n)
+    for t in range(n):
+        for k, (_, lag) in enumerate(regressors.inputs):
+            if t - lag < 0:
+                A[t, lags + t - lag] += taps[k]
+            else:
+                known[t] += taps[k] * u[t - lag, 0]
+    gain = C @ A.T @ np.linalg.inv(A @ C @ A.T + sigma**2 * np.eye(n))
+    expected = mean + gain @ (y[:, 0] - known - A @ mean)
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-6)
+
+
+def test_the_statistics_of_the_past_are_those_of_the_record() -> None:
+    """An autoregressive input: the sample before the record is a times the first, on average."""
+    rng = np.random.default_rng(1)
+    u = np.zeros(4000)
+    for t in range(1, len(u)):
+        u[t] = 0.9 * u[t - 1] + rng.standard_normal()
+    u = u[int(np.argmax(u[:1000])) :]  # begins far from the mean
+    mean, root = _conditional(u, 3)
+    assert mean[-1] - u.mean() == pytest.approx(0.9 * (u[0] - u.mean()), rel=0.1)
+    variance = root @ root.T
+    assert variance[-1, -1] == pytest.approx(1.0, rel=0.15)  # of the innovation
+    assert variance[0, 0] > variance[-1, -1]  # the farther back, the less is known
+
+
+def test_a_free_run_may_start_before_the_lags_are_filled(rng: np.random.Generator) -> None:
+    taps = 0.6 ** np.arange(12)
+    u = rng.standard_normal((460, 1))
+    y = np.convolve(u[:, 0], taps)[: len(u), None] + 0.01 * rng.standard_normal((len(u), 1))
+    settings = Settings(
+        activation="identity", hidden=(1,), skip=True, bias=False, input_lags=11, output_lags=0
+    ).replace(restarts=1, cycles=2, epochs=300, lam=(1e-4,))
+    estimation, test = Record(u=u, y=y)[:400], Record(u=u[400:], y=y[400:])
+    ensemble = ensemble_of(identify(estimation, settings), estimation, count=1)
+    full = ensemble.simulate(test.u, test.y[:11])
+    early = ensemble.simulate(test.u, test.y[:4])
+    assert early.shape == full.shape
+    np.testing.assert_array_equal(early[:4], test.y[:4])
+    np.testing.assert_allclose(early[11:], full[11:], atol=1e-9)  # once the lags are filled
+    naive = np.sqrt(np.mean((test.y[4:11] - test.y.mean()) ** 2))
+    assert np.sqrt(np.mean((early[4:11] - test.y[4:11]) ** 2)) < 0.5 * naive
+    band = ensemble.simulate_distribution(test, 4)
+    np.testing.assert_allclose(band.mean, early, atol=1e-8)

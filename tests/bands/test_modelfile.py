@@ -1,0 +1,133 @@
+"""Model files: the round trip, and refusals of what is damaged or foreign."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from occamid import Ensemble, FileError, ensemble_of, identify
+from occamid.bands.modelfile import load_ensemble, read_about, save_ensemble
+from occamid.bands.monte_carlo import Feedback
+from tests.support.small import SMALL, small_record
+
+
+@pytest.fixture(scope="module", params=["mlp", "lstm"])
+def ensemble(request: pytest.FixtureRequest) -> Ensemble:
+    result = identify(small_record(), SMALL.replace(network=request.param))
+    return ensemble_of(result, small_record(), count=2)
+
+
+@pytest.fixture
+def path(ensemble: Ensemble, tmp_path: Path) -> Path:
+    save_ensemble(ensemble, tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+def rewrite(path: Path, arrays: dict[str, np.ndarray] | None = None, **changes: object) -> None:
+    """The same file with some arrays or header entries changed."""
+    with safe_open(path, framework="numpy") as file:
+        header = json.loads((file.metadata() or {})["occamid"])
+    found = load_file(path) | (arrays or {})
+    save_file(found, path, metadata={"occamid": json.dumps(header | changes)})
+
+
+def test_a_saved_ensemble_comes_back(ensemble: Ensemble, path: Path) -> None:
+    again = load_ensemble(path)
+    record = small_record(60, seed=7)
+    np.testing.assert_array_equal(
+        again.simulate(record.u, record.y[:3]), ensemble.simulate(record.u, record.y[:3])
+    )
+    a, b = (e.simulate_distribution(record) for e in (again, ensemble))
+    np.testing.assert_array_equal(a.quantiles, b.quantiles)
+    assert again.regressors == ensemble.regressors
+    for found, saved in zip(
+        again.posteriors[0].table(), ensemble.posteriors[0].table(), strict=True
+    ):
+        assert found[:3] == saved[:3]
+        assert found[3:] == pytest.approx(saved[3:], rel=1e-12)
+
+
+def test_the_header_tells_feedback_and_what_it_was_told(ensemble: Ensemble, path: Path) -> None:
+    assert read_about(path) == {}
+    told = {"job": {"files": ["log.csv"]}, "provenance": {"seed": 3}}
+    for feedback in get_args(Feedback):
+        save_ensemble(replace(ensemble, feedback=feedback), path, told)
+        assert load_ensemble(path).feedback == feedback
+    assert read_about(path) == told
+    rewrite(path, about="text")
+    assert read_about(path) == {}
+    load_ensemble(path)  # nothing of the model depends on it
+
+
+def test_an_unknown_feedback(path: Path) -> None:
+    rewrite(path, feedback="some")
+    with pytest.raises(FileError, match="is not a complete model file: feedback is 'some'"):
+        load_ensemble(path)
+
+
+def test_saving_leaves_nothing_else_behind(path: Path) -> None:
+    assert [p.name for p in path.parent.iterdir()] == ["model.safetensors"]
+
+
+def test_an_unwritable_place_is_named(ensemble: Ensemble, tmp_path: Path) -> None:
+    target = tmp_path / "missing" / "model.safetensors"
+    with pytest.raises(FileError) as error:
+        save_ensemble(ensemble, target)
+    assert str(error.value) == f"cannot write {target}: No such file or directory."
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"none\.safetensors is not a file; name a run folder"):
+        load_ensemble(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("keep", [0, 7, 100, -1])
+def test_a_truncated_file(path: Path, keep: int) -> None:
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(FileError, match="is not a readable model file"):
+        load_ensemble(path)
+
+
+def test_a_newer_format(path: Path) -> None:
+    rewrite(path, format=2, version="9.9")
+    with pytest.raises(FileError) as error:
+        load_ensemble(path)
+    assert str(error.value) == (
+        f"{path} has format 2, written by occamid 9.9; this version reads format 1. Update occamid."
+    )
+
+
+def test_a_foreign_safetensors_file(tmp_path: Path) -> None:
+    save_file({"x": np.ones(3)}, tmp_path / "x.safetensors")
+    with pytest.raises(FileError, match="is a safetensors file, but not one of occamid's"):
+        load_ensemble(tmp_path / "x.safetensors")
+
+
+def test_non_finite_values(path: Path) -> None:
+    rewrite(path, {"0/widths": load_file(path)["0/widths"] * np.nan})
+    with pytest.raises(FileError, match="holds non-finite values in 0/widths; the file is damaged"):
+        load_ensemble(path)
+
+
+def test_wrong_shapes(path: Path) -> None:
+    name = next(n for n in load_file(path) if n.startswith("0/params/"))
+    rewrite(path, {name: np.ones((9, 9))})
+    with pytest.raises(FileError, match=r"is not a complete model file: .* has shape \(9, 9\)"):
+        load_ensemble(path)
+
+
+def test_positions_outside_the_weights(path: Path) -> None:
+    rewrite(path, {"0/positions": load_file(path)["0/positions"] + 10**6})
+    with pytest.raises(FileError, match="the posterior of member 0 does not fit its weights"):
+        load_ensemble(path)
+
+
+def test_a_missing_header_entry(path: Path) -> None:
+    rewrite(path, members=[{}])
+    with pytest.raises(FileError, match="is not a complete model file: network is missing"):
+        load_ensemble(path)

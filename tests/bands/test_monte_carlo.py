@@ -1,0 +1,615 @@
+"""Predictive distributions against closed forms, finite differences and brute force."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+from scipy.stats import norm
+
+from occamid import (
+    Ensemble,
+    Index,
+    Model,
+    Posterior,
+    Record,
+    SettingsError,
+    combine,
+    fit_posterior,
+    identify,
+)
+from occamid.bands.ensemble import LEVELS, DivergedWarning, Propagation
+from occamid.bands.monte_carlo import LIMIT, Distribution, Feedback, _draw
+from occamid.data.scaling import Scaling
+from occamid.data.twins import hairdryer, mass_spring_damper
+from occamid.data.windows import Regressors
+from occamid.networks import MLP
+from tests.support.small import SMALL, small_record
+
+KINDS = ("mlp", "lstm", "two-outputs")
+FEEDBACKS: tuple[Feedback, ...] = ("process", "none")
+MONTE_CARLO: Propagation = "monte-carlo"
+
+
+@cache
+def posterior_of(kind: str, restart: int = 0) -> Posterior:
+    """The full posterior of a small trained model."""
+    settings = SMALL.replace(restarts=2)
+    record = small_record()
+    if kind == "lstm":
+        settings = settings.replace(network="lstm", hidden=(2,))
+    if kind == "two-outputs":
+        record = mass_spring_damper(0, samples=100).estimation
+    return fit_posterior(identify(record, settings).model(Index(0, restart, 1)), record)
+
+
+def record_for(kind: str, samples: int) -> Record:
+    if kind == "two-outputs":
+        return mass_spring_damper(0, samples=400).test[:samples]
+    return small_record(samples, seed=5)
+
+
+def certain(posterior: Posterior) -> Posterior:
+    """The same model without any doubt or noise."""
+    return replace(
+        posterior, factor=0 * posterior.factor, noise_variance=0 * posterior.noise_variance
+    )
+
+
+def noiseless(posterior: Posterior) -> Posterior:
+    return replace(posterior, noise_variance=0 * posterior.noise_variance)
+
+
+@cache
+def linear_model(a: float = 0.9, b: float = 0.5) -> Model:
+    """``y(t) = a y(t-1) + b u(t-1)`` in scaled units, the user's ones being others."""
+    return Model(
+        network=MLP(2, (1,), 1, "identity", bias=False),
+        regressors_in=Regressors(((0, 1),), ((0, 1),), ("u",), ("y",)),
+        scaling=Scaling(*(np.array([v]) for v in (0.3, 1.5, -2.0, 4.0))),
+        weights={"layer0.W": np.array([[b, a]]), "layer1.W": np.array([[1.0]])},
+        start=1,
+        prior_widths={"layer0.W": np.ones((1, 2)), "layer1.W": np.ones((1, 1))},
+    )
+
+
+def linear_posterior(
+    model: Model, sigma: float = 0.0, spread: tuple[float, float] = (0.0, 0.0)
+) -> Posterior:
+    """Doubt about b and a only, uncorrelated; noise in scaled units."""
+    return Posterior(
+        model=model,
+        method="full",
+        positions=np.array([0, 1]),
+        factor=np.diag(spread),
+        widths=np.ones(2),
+        noise_variance=np.array([sigma**2]),
+        effective=2.0,
+        log_evidence=0.0,
+    )
+
+
+def linear_record(samples: int = 60, seed: int = 0) -> Record:
+    rng = np.random.default_rng(seed)
+    return Record(u=rng.normal(size=samples), y=-2 + 4 * rng.normal(size=samples))
+
+
+# --- no doubt, no noise ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_init"), [("mlp", 3), ("mlp", 20), ("lstm", 20), ("two-outputs", 3)]
+)
+def test_certain_free_run_is_the_models(kind: str, n_init: int) -> None:
+    posterior = certain(posterior_of(kind))
+    ensemble, record = combine([posterior]), record_for(kind, 300)
+    expected = posterior.model.simulate(record.u, record.y[:n_init])
+    scale = posterior.model.scaling.y_scale.max()
+    for feedback in FEEDBACKS[: 1 if kind == "lstm" else 2]:
+        sampled = ensemble.simulate_distribution(
+            record, n_init, method=MONTE_CARLO, feedback=feedback, samples=3
+        )
+        np.testing.assert_allclose(sampled.mean, expected, rtol=1e-4, atol=1e-4 * scale)
+        for quantile in sampled.quantiles:
+            np.testing.assert_allclose(quantile, sampled.mean, atol=1e-5 * scale)
+        assert sampled.std.max() < 1e-6 * scale
+        found = ensemble.simulate_distribution(record, n_init, feedback=feedback)
+        np.testing.assert_allclose(found.mean, expected, rtol=1e-9, atol=1e-9 * scale)
+        assert not found.std.any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "horizon", "samples"),
+    [
+        ("mlp", 1, 300),
+        ("mlp", 2, 300),
+        ("mlp", 70, 300),
+        ("lstm", 1, 300),
+        ("lstm", 5, 300),
+        ("two-outputs", 3, 300),
+    ],
+)
+def test_certain_prediction_is_the_models(kind: str, horizon: int, samples: int) -> None:
+    """Over several blocks of rows, also where the overlap is longer than half a block."""
+    posterior = certain(posterior_of(kind))
+    ensemble, record = combine([posterior]), record_for(kind, samples)
+    expected = posterior.model.predict(record, horizon)
+    scale = posterior.model.scaling.y_scale.max()
+    sampled = ensemble.predict_distribution(record, horizon, method=MONTE_CARLO, samples=3)
+    np.testing.assert_allclose(sampled.mean, expected, rtol=1e-4, atol=1e-4 * scale)
+    assert sampled.std.max() < 1e-6 * scale
+    found = ensemble.predict_distribution(record[:90], horizon)
+    np.testing.assert_allclose(found.mean, expected[:90], rtol=1e-9, atol=1e-9 * scale)
+    assert not found.std.any()
+
+
+# --- noise in closed form --------------------------------------------------------------------
+
+
+def ar_std(a: float, sigma: float, steps: np.ndarray) -> np.ndarray:
+    """Of the k-step error of an autoregression, in the user's units of the linear model."""
+    return 4.0 * sigma * np.sqrt((1 - a ** (2 * steps)) / (1 - a**2))
+
+
+def test_fed_back_noise_of_an_autoregression() -> None:
+    """``σ²(1 − a^2k)/(1 − a²)``; with feedback "none" σ² at every step."""
+    a, sigma, n_init = 0.9, 0.2, 4
+    ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
+    expected = ar_std(a, sigma, np.arange(1, len(record) - n_init + 1))
+    found = ensemble.simulate_distribution(record, n_init, feedback="process")
+    np.testing.assert_allclose(found.std[n_init:, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(found.aleatoric_std[n_init:, 0], expected, rtol=1e-6)
+    assert not found.std[:n_init].any()
+    assert not found.epistemic_std.any()
+    plain = ensemble.simulate_distribution(record, n_init, feedback="none")
+    np.testing.assert_allclose(plain.std[n_init:, 0], 4.0 * sigma, rtol=1e-6)
+    sampled = ensemble.simulate_distribution(
+        record, n_init, method=MONTE_CARLO, feedback="process", samples=8000
+    )
+    np.testing.assert_allclose(sampled.std[n_init:, 0], expected, rtol=0.04)
+    np.testing.assert_allclose(sampled.mean, found.mean, atol=1e-4)
+    assert sampled.epistemic_std.max() < 1e-4
+    plain = ensemble.simulate_distribution(
+        record, n_init, method=MONTE_CARLO, feedback="none", samples=8000
+    )
+    np.testing.assert_allclose(plain.std[n_init:, 0], 4.0 * sigma, rtol=0.04)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 7])
+def test_noise_of_k_step_prediction(horizon: int) -> None:
+    """Rows nearer to the start than the horizon are predicted fewer steps ahead."""
+    a, sigma = -0.8, 0.2
+    ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
+    steps = np.minimum(np.arange(1, len(record)), horizon)
+    found = ensemble.predict_distribution(record, horizon, feedback="process")
+    np.testing.assert_allclose(found.std[1:, 0], ar_std(a, sigma, steps), rtol=1e-6)
+    sampled = ensemble.predict_distribution(
+        record, horizon, method=MONTE_CARLO, feedback="process", samples=8000
+    )
+    np.testing.assert_allclose(sampled.std[1:, 0], ar_std(a, sigma, steps), rtol=0.04)
+    plain = ensemble.predict_distribution(record, horizon, feedback="none")
+    np.testing.assert_allclose(plain.std[1:, 0], 4.0 * sigma, rtol=1e-6)
+
+
+def test_noise_of_consecutive_samples_is_one_process() -> None:
+    """Its quantiles are Gaussian with that spread, row by row and not only on average."""
+    a, sigma = 0.9, 0.2
+    ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
+    options = {"method": MONTE_CARLO, "feedback": "process", "samples": 20_000}
+    found = ensemble.simulate_distribution(record, 1, **options)  # type: ignore[arg-type]
+    spread = ar_std(a, sigma, np.arange(1, len(record)))
+    z = (found.quantiles[:, 1:, 0] - found.mean[1:, 0]) / spread
+    np.testing.assert_allclose(z, norm.ppf(LEVELS)[:, None] + 0 * z, atol=0.08)
+
+
+def test_blocks_of_rows_have_different_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same noise in every block the process would repeat itself and spread too far."""
+    a, sigma = 0.98, 0.2
+    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 5)
+    ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
+    found = ensemble.simulate_distribution(
+        record, 1, method=MONTE_CARLO, feedback="process", samples=8000
+    )
+    expected = ar_std(a, sigma, np.arange(1, len(record)))
+    np.testing.assert_allclose(found.std[1:, 0], expected, rtol=0.05)
+
+
+# --- doubt about the weights -----------------------------------------------------------------
+
+
+def jacobian(model: Model, positions: np.ndarray, run: Callable[[Model], np.ndarray]) -> np.ndarray:
+    """Central differences of ``run`` along each uncertain parameter, (N, ny, n)."""
+    flat = np.concatenate([v.ravel() for v in model.weights.values()])
+
+    def at(vector: np.ndarray) -> np.ndarray:
+        return run(model.with_weights(as_weights(model, vector)))
+
+    columns = []
+    for place in positions:
+        shift = np.zeros(flat.size)
+        shift[place] = 1e-5
+        columns.append((at(flat + shift) - at(flat - shift)) / 2e-5)
+    return np.stack(columns, axis=-1)
+
+
+def as_weights(model: Model, vector: np.ndarray) -> dict[str, np.ndarray]:
+    weights, at = {}, 0
+    for name, value in model.weights.items():
+        weights[name] = np.asarray(vector[at : at + value.size]).reshape(value.shape)
+        at += value.size
+    return weights
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["start", "warm", "k-step"])
+def test_linearised_doubt_equals_finite_differences(kind: str, what: str) -> None:
+    posterior = posterior_of(kind)
+    model, record = posterior.model, record_for(kind, 30)
+    ensemble = combine([posterior])
+    if what == "k-step":
+        found = ensemble.predict_distribution(record, 4)
+        J = jacobian(model, posterior.positions, lambda m: m.predict(record, 4))
+        known = model.start
+    else:
+        known = model.start if what == "start" else 9
+        found = ensemble.simulate_distribution(record, known)
+        J = jacobian(model, posterior.positions, lambda m: m.simulate(record.u, record.y[:known]))
+    expected = np.sqrt(np.sum((J @ posterior.factor) ** 2, axis=-1))
+    assert found.mean.shape == record.y.shape
+    np.testing.assert_allclose(found.epistemic_std[known:], expected[known:], rtol=1e-4)
+    assert not found.epistemic_std[:known].any()
+
+
+def test_diagonal_factor_equals_the_full_one_of_a_diagonal_matrix() -> None:
+    record = record_for("mlp", 40)
+    posterior = posterior_of("mlp")
+    sd = np.sqrt(np.diag(posterior.covariance))
+    thin, wide = (combine([replace(posterior, factor=f)]) for f in (sd, np.diag(sd)))
+    for method in ("linearised", "monte-carlo"):
+        a, b = (
+            e.simulate_distribution(record, 3, method=method, samples=200) for e in (thin, wide)
+        )
+        np.testing.assert_allclose(a.epistemic_std, b.epistemic_std, rtol=1e-4, atol=1e-6)
+        assert a.epistemic_std.max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("kind", "feedback"),
+    [("mlp", "process"), ("mlp", "none"), ("lstm", "process"), ("two-outputs", "process")],
+)
+@pytest.mark.parametrize("method", ["linearised", "monte-carlo"])
+def test_variances_add_up(kind: str, feedback: Feedback, method: Propagation) -> None:
+    ensemble, record = combine([posterior_of(kind)]), record_for(kind, 40)
+    scale = posterior_of(kind).model.scaling.y_scale
+    noise = np.sqrt(posterior_of(kind).noise_variance) * scale
+    for found in (
+        ensemble.simulate_distribution(
+            record, 5, method=method, feedback=feedback, samples=2000, seed=2
+        ),
+        ensemble.predict_distribution(
+            record, 3, method=method, feedback=feedback, samples=2000, seed=2
+        ),
+    ):
+        np.testing.assert_allclose(
+            found.std**2, found.epistemic_std**2 + found.aleatoric_std**2, rtol=1e-6, atol=1e-12
+        )
+        assert found.std.shape == found.aleatoric_std.shape == record.y.shape
+        assert found.quantiles.shape == (7, *record.y.shape)
+        assert np.all(np.diff(found.quantiles[:, 5:], axis=0) > 0)
+        assert found.diverged == 0.0
+        if feedback == "none" and method == "linearised":
+            expected = noise + np.zeros_like(found.std[5:])
+            np.testing.assert_allclose(found.aleatoric_std[5:], expected, rtol=1e-9)
+        else:
+            assert np.all(found.aleatoric_std[5:] > 0.8 * noise)
+
+
+def test_linearised_quantiles_are_gaussian() -> None:
+    levels = (0.01, 0.5, 0.8)
+    found = combine([posterior_of("mlp")]).simulate_distribution(
+        record_for("mlp", 30), levels=levels
+    )
+    expected = norm(found.mean[3:], found.std[3:]).ppf(np.array(levels)[:, None, None])
+    np.testing.assert_allclose(found.quantiles[:, 3:], expected, rtol=1e-9)
+    assert found.levels == levels
+
+
+def brute_force(ensemble: Ensemble, members: np.ndarray, record: Record, seed: int) -> np.ndarray:
+    """Every sample through Model.simulate by itself, (S, N, ny)."""
+    weights = _draw(
+        jnp.asarray(ensemble.mixture.mean, jnp.float32),
+        jnp.asarray(ensemble.mixture.factor, jnp.float32),
+        jnp.asarray(members),
+        jnp.arange(len(members)),
+        jnp.asarray(seed),
+    )
+    model = ensemble.batch.model(0)
+    runs = []
+    for vector in np.asarray(weights, dtype=np.float64):
+        drawn = model.with_weights(as_weights(model, vector))
+        runs.append(drawn.simulate(record.u, record.y[: model.start]))
+    return np.stack(runs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_monte_carlo_equals_brute_force(kind: str) -> None:
+    """Two members, one twice as heavy: moments and quantiles of thirty free runs."""
+    parts = [noiseless(posterior_of(kind, k)) for k in range(2)]
+    ensemble, record = combine(parts, np.array([1.0, 2.0])), record_for(kind, 40)
+    found = ensemble.simulate_distribution(record, method=MONTE_CARLO, samples=30, seed=7)
+    runs = brute_force(ensemble, np.array([0] * 10 + [1] * 20), record, seed=7)
+    scale = parts[0].model.scaling.y_scale
+    near = 1e-4 * float(scale.max())
+    np.testing.assert_allclose(found.mean, runs.mean(axis=0), rtol=1e-4, atol=near)
+    np.testing.assert_allclose(found.epistemic_std, runs.std(axis=0), rtol=1e-4, atol=near)
+    np.testing.assert_allclose(found.std, runs.std(axis=0), rtol=1e-4, atol=near)
+    np.testing.assert_allclose(
+        found.quantiles, np.quantile(runs, LEVELS, axis=0), rtol=1e-4, atol=near
+    )
+    assert found.epistemic_std[3:].min() > 10 * near
+
+
+def test_draws_have_the_posteriors_moments() -> None:
+    posterior = posterior_of("mlp")
+    mixture = combine([posterior]).mixture
+    draws = np.asarray(
+        _draw(
+            jnp.asarray(mixture.mean),
+            jnp.asarray(mixture.factor),
+            jnp.zeros(20_000, int),
+            jnp.arange(20_000),
+            jnp.asarray(0),
+        )
+    )[:, posterior.positions]
+    sd = np.sqrt(np.diag(posterior.covariance))
+    np.testing.assert_allclose((draws.mean(axis=0) - posterior.mean) / sd, 0.0, atol=0.04)
+    whitened = np.cov(draws.T) / np.outer(sd, sd)
+    np.testing.assert_allclose(whitened, posterior.covariance / np.outer(sd, sd), atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [("mlp", "free run"), ("mlp", "1-step"), ("mlp", "3-step"), ("lstm", "free run")],
+)
+def test_chunks_do_not_change_the_result(kind: str, what: str) -> None:
+    """A budget that draws the weights again for every chunk and block, and one that keeps all."""
+    ensemble, record = combine([posterior_of(kind)]), record_for(kind, 200)
+    found = []
+    for memory_mb in (0.004, 1024.0):
+        options = {"method": MONTE_CARLO, "samples": 45, "memory_mb": memory_mb, "seed": 3}
+        if what == "free run":
+            found.append(ensemble.simulate_distribution(record, 5, **options))  # type: ignore[arg-type]
+        else:
+            horizon = int(what[0])
+            found.append(ensemble.predict_distribution(record, horizon, **options))  # type: ignore[arg-type]
+    for name in ("mean", "std", "epistemic_std", "quantiles"):
+        a, b = (getattr(f, name) for f in found)
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    assert found[0].epistemic_std.max() > 0.01
+
+
+def test_seeds_differ_and_repeat() -> None:
+    ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 30)
+    runs = [
+        ensemble.simulate_distribution(record, method=MONTE_CARLO, samples=20, seed=seed).mean
+        for seed in (1, 1, 2)
+    ]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert np.abs(runs[0] - runs[2]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("kind", "feedback", "horizon"),
+    [
+        ("mlp", "process", None),
+        ("mlp", "none", None),
+        ("mlp", "process", 2),
+        ("mlp", "none", 5),
+        ("lstm", "none", None),
+        ("lstm", "process", 3),
+    ],
+)
+def test_blocks_do_not_change_the_moments(
+    kind: str, feedback: Feedback, horizon: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensemble, record = combine([posterior_of(kind)]), record_for(kind, 60)
+
+    def moments() -> Distribution:
+        if horizon is None:
+            return ensemble.simulate_distribution(
+                record, 5, method=MONTE_CARLO, feedback=feedback, samples=30
+            )
+        return ensemble.predict_distribution(
+            record, horizon, method=MONTE_CARLO, feedback=feedback, samples=30
+        )
+
+    whole = moments()
+    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 17)
+    cut = moments()
+    for name in ("mean", "epistemic_std"):
+        np.testing.assert_allclose(getattr(cut, name), getattr(whole, name), rtol=1e-4, atol=1e-5)
+    assert whole.epistemic_std.max() > 0.01
+
+
+def test_monte_carlo_converges_to_the_linearised_moments() -> None:
+    """On a nearly linear twin the error falls with the root of the number of samples."""
+    twin = hairdryer(0, samples=1000)
+    settings = SMALL.replace(activation="identity", input_lags=4, epochs=200)
+    best = identify(twin.estimation, settings).best
+    ensemble = combine([fit_posterior(best, twin.estimation, "last-layer")])
+    record = twin.test[:120]
+    exact = ensemble.simulate_distribution(record, feedback="process")
+
+    def error(samples: int, seed: int) -> float:
+        found = ensemble.simulate_distribution(
+            record, method=MONTE_CARLO, feedback="process", samples=samples, seed=seed
+        )
+        miss = [
+            (found.mean - exact.mean)[4:] / exact.epistemic_std[4:],
+            found.epistemic_std[4:] / exact.epistemic_std[4:] - 1,
+            found.std[4:] / exact.std[4:] - 1,
+        ]
+        return float(np.mean(np.square(miss)))
+
+    few = np.sqrt(np.mean([error(400, seed) for seed in range(8)]))
+    many = np.sqrt(np.mean([error(40_000, seed) for seed in range(2)]))
+    assert 4 < few / many < 25
+    assert few < 0.1
+
+
+# --- samples that diverge --------------------------------------------------------------------
+
+MESSAGE = (
+    "{} of the posterior diverged in free run, set aside; use a sparser model (a later cycle or a "
+    "larger lam), the full posterior instead of the diagonal one, or an ensemble."
+)
+
+
+@pytest.mark.parametrize("block", [128, 9])
+def test_diverged_samples_are_set_aside(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A doubtful pole: the share that leaves the range, and the moments of the rest by a loop."""
+    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", block)
+    model = linear_model(0.9)
+    posterior = replace(linear_posterior(model), factor=np.diag([0.01, 0.3]))
+    ensemble, record = combine([posterior]), linear_record(100)
+    with pytest.warns(DivergedWarning) as caught:
+        found = ensemble.simulate_distribution(
+            record, method=MONTE_CARLO, feedback="none", samples=150, seed=1
+        )
+    runs = brute_force(ensemble, np.zeros(150, int), record, seed=1)[:, :, 0]
+    alive = np.logical_and.accumulate(np.abs((runs + 2.0) / 4.0) < LIMIT, axis=1)
+    share = 1 - alive[:, -1].mean()
+    assert 0.1 < share < 0.5
+    assert found.diverged == pytest.approx(share, abs=1e-12)
+    assert [str(w.message) for w in caught] == [MESSAGE.format(f"{share:.1%}")]
+    for t in range(1, len(record)):
+        rest = runs[alive[:, t], t]
+        assert found.mean[t, 0] == pytest.approx(rest.mean(), rel=2e-3, abs=0.05)
+        assert found.std[t, 0] == pytest.approx(rest.std(), rel=2e-3, abs=0.05)
+        expected = np.quantile(rest, LEVELS)
+        np.testing.assert_allclose(found.quantiles[:, t, 0], expected, rtol=2e-3, atol=0.05)
+    assert np.all(np.isfinite(found.mean))
+    assert np.abs(found.mean).max() < 4 * LIMIT + 2
+
+
+def test_a_sample_that_comes_back_stays_aside() -> None:
+    """One blow takes some samples out of the range; all decay again, but those do not count."""
+    posterior = linear_posterior(linear_model(0.5), spread=(0.2, 0.0))
+    ensemble, record = combine([posterior]), linear_record(40)
+    u = record.u.copy()
+    u[19] = 0.3 + 1.5 * 2000.0
+    blow = replace(record, u=u)
+    with pytest.warns(DivergedWarning):
+        found = ensemble.simulate_distribution(blow, method=MONTE_CARLO, samples=60, seed=2)
+    runs = brute_force(ensemble, np.zeros(60, int), blow, seed=2)[:, :, 0]
+    inside = np.abs((runs + 2.0) / 4.0) < LIMIT
+    gone = ~inside[:, 20]
+    assert 0.3 < gone.mean() < 0.7
+    assert inside[:, 25:].all()
+    assert found.diverged == pytest.approx(gone.mean(), abs=1e-12)
+    for t in (19, 20, 25, 39):
+        rest = runs[~gone, t] if t >= 20 else runs[:, t]
+        assert found.mean[t, 0] == pytest.approx(rest.mean(), rel=1e-3, abs=1e-3)
+        assert found.std[t, 0] == pytest.approx(rest.std(), rel=1e-3, abs=1e-3)
+
+
+def test_nothing_is_left_when_every_sample_diverges() -> None:
+    """Finite as long as samples remain, then not a number; the warning says all."""
+    ensemble = combine([linear_posterior(linear_model(3.0), sigma=0.1)])
+    with pytest.warns(DivergedWarning) as caught:
+        found = ensemble.simulate_distribution(
+            linear_record(60), method=MONTE_CARLO, feedback="process", samples=20
+        )
+    assert found.diverged == 1.0
+    assert [str(w.message) for w in caught] == [MESSAGE.format("100.0%")]
+    left = np.isfinite(found.mean[:, 0])
+    assert 5 < left.sum() < 15
+    assert np.all(left[: left.sum()])
+    for name in ("std", "epistemic_std", "aleatoric_std"):
+        np.testing.assert_array_equal(np.isfinite(getattr(found, name)[:, 0]), left)
+    np.testing.assert_array_equal(np.isfinite(found.quantiles[:, :, 0]), [left] * 7)
+
+
+def test_stable_samples_do_not_warn() -> None:
+    posterior = linear_posterior(linear_model(0.5), sigma=0.1, spread=(0.01, 0.01))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = combine([posterior]).simulate_distribution(
+            linear_record(), method=MONTE_CARLO, samples=200
+        )
+    assert found.diverged == 0.0
+
+
+def test_linear_model_is_what_it_says() -> None:
+    """The hand-made model of these tests against a filter."""
+    record = linear_record()
+    u, y0 = (record.u[:, 0] - 0.3) / 1.5, (record.y[0, 0] + 2.0) / 4.0
+    drive = np.concatenate([[y0], 0.5 * u[:-1]])
+    expected = 4.0 * lfilter([1.0], [1.0, -0.9], drive) - 2.0
+    found = linear_model().simulate(record.u, record.y[:1])[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+# --- the distribution ------------------------------------------------------------------------
+
+
+def distribution(levels: tuple[float, ...]) -> Distribution:
+    zeros = np.zeros((3, 1))
+    quantiles = np.arange(len(levels), dtype=float)[:, None, None] + zeros
+    return Distribution(zeros, zeros, zeros, zeros, levels, quantiles, 0.0)
+
+
+@pytest.mark.parametrize(("share", "ends"), [(0.5, (1.0, 2.0)), (0.95, (0.0, 3.0))])
+def test_interval_takes_its_quantiles(share: float, ends: tuple[float, float]) -> None:
+    low, high = distribution((0.025, 0.25, 0.75, 0.975)).interval(share)
+    np.testing.assert_array_equal(low, np.full((3, 1), ends[0]))
+    np.testing.assert_array_equal(high, np.full((3, 1), ends[1]))
+
+
+@pytest.mark.parametrize(
+    ("share", "levels", "message"),
+    [
+        (
+            0.9,
+            (0.025, 0.975),
+            "a 90% interval needs the quantiles 0.05 and 0.95; ask for them with levels=, "
+            "there are 0.025, 0.975.",
+        ),
+        (
+            0.5,
+            (0.25, 0.7),
+            "a 50% interval needs the quantiles 0.25 and 0.75; ask for them with levels=, "
+            "there are 0.25, 0.7.",
+        ),
+        (
+            0.5,
+            (0.2, 0.75),
+            "a 50% interval needs the quantiles 0.25 and 0.75; ask for them with levels=, "
+            "there are 0.2, 0.75.",
+        ),
+    ],
+)
+def test_interval_without_its_quantiles(
+    share: float, levels: tuple[float, ...], message: str
+) -> None:
+    with pytest.raises(SettingsError) as error:
+        distribution(levels).interval(share)
+    assert str(error.value) == message
+
+
+def test_double_precision_around_it_changes_nothing() -> None:
+    """Monte Carlo is single, linearised is double, whatever the caller has switched on."""
+    ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 30)
+    modes: tuple[Literal["linearised", "monte-carlo"], ...] = ("linearised", "monte-carlo")
+    for method in modes:
+        plain = ensemble.simulate_distribution(record, method=method, samples=30)
+        with jax.enable_x64(True):
+            double = ensemble.simulate_distribution(record, method=method, samples=30)
+        np.testing.assert_allclose(plain.mean, double.mean, rtol=1e-6)
+        np.testing.assert_allclose(plain.std, double.std, rtol=1e-5)

@@ -1,0 +1,678 @@
+"""The command line: the files it writes, the errors it tells, and nothing left behind."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points, version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from safetensors.numpy import load_file
+from typer.testing import CliRunner
+
+from occamid import cli
+from occamid.cli import identify as train
+from occamid.cli import shared
+from occamid.data import twins
+from occamid.errors import DataError, FileError
+from occamid.files import folder as folders
+from occamid.files.checkpoints import Checkpoints
+from occamid.identification import identify as auto
+from occamid.identification.families import Plan
+from occamid.identification.identify import Trial
+from occamid.identification.job import Job, job_from
+from occamid.reporting import figures, runs
+from tests.support.commands import Runner, call_main, listing, strict_json
+
+TINY = """\
+example = "hairdryer-twin"
+
+[plan]
+effort = "quick"
+network = "mlp"
+hidden = [3]
+lam = [1e-3, 2e-3]
+restarts = 2
+epochs = 5
+cycles = 2
+input_lags = 4
+output_lags = 2
+seed = 7
+"""
+PLAN = Plan(
+    effort="quick",
+    network="mlp",
+    hidden=(3,),
+    lam=(1e-3, 2e-3),
+    restarts=2,
+    epochs=5,
+    cycles=2,
+    input_lags=4,
+    output_lags=2,
+    seed=7,
+)
+FILES = [
+    "free_run.png",
+    "model.safetensors",
+    "report.html",
+    "report.json",
+    "result.json",
+    "settings.toml",
+    "sparsity.png",
+    "weights.safetensors",
+]
+PROCESSES = ", ".join(twins.TWINS)
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One successful run; its folder is only read."""
+    base = tmp_path_factory.mktemp("finished")
+    (base / "tiny.toml").write_text(TINY, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        code, _ = call_main(
+            patch,
+            *("identify", "--example", "hairdryer-twin"),
+            *("--config", base / "tiny.toml", "--out", base / "made" / "out"),
+        )
+    assert code == 0
+    yield base / "made" / "out"
+    assert sorted(p.name for p in base.iterdir()) == ["made", "tiny.toml"]
+
+
+# --- success ------------------------------------------------------------------------------------
+
+
+def test_a_run_writes_its_files_and_nothing_else(finished: Path) -> None:
+    assert sorted(p.name for p in finished.iterdir()) == FILES
+    assert [p.name for p in finished.parent.iterdir()] == ["out"]  # nothing beside it
+    assert finished.stat().st_mode & 0o777 == 0o755
+    for name in ("free_run.png", "sparsity.png"):
+        assert (finished / name).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_the_settings_written_are_the_job(finished: Path) -> None:
+    job = job_from(finished / "settings.toml", {}, {})
+    assert job == Job(example="hairdryer-twin", plan=PLAN)
+
+
+def test_the_report_is_that_of_its_content(finished: Path) -> None:
+    content = strict_json(finished / "report.json")
+    headline = content["verdict"]["headline"]
+    assert "95 % band covers" in headline
+    page = (finished / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "hairdryer-twin test" in page
+
+
+def test_the_summary_is_strict_json_with_a_row_for_every_model(finished: Path) -> None:
+    summary = strict_json(finished / "result.json")
+    rows = summary["rows"]
+    assert [(r["lam"], r["restart"], r["cycle"]) for r in rows] == [
+        (lam, restart, cycle) for lam in (1e-3, 2e-3) for restart in (0, 1) for cycle in (1, 2)
+    ]
+    for row in rows:
+        assert row["status"] in ("ok", "empty", "diverged", "non-finite")
+        assert row["one_step_rmse"][0] > 0
+        assert 0 <= row["sparsity"] <= 1
+    assert summary["regressors"] == [
+        *("u[t-4]", "u[t-3]", "u[t-2]", "u[t-1]", "u[t]", "y[t-2]", "y[t-1]")
+    ]
+    assert summary["samples"] == 296
+    assert summary["sampling_time"] == 0.08
+    assert summary["family"] == "mlp"
+    assert summary["trials"] == []
+    assert summary["expected_rmse"] == [None]  # one family is not cross-validated
+    assert 1 <= summary["members"] <= 4
+    assert set(summary["kept_names"]) <= set(summary["regressors"])
+    best = summary["best"]
+    assert set(best["index"]) == {"lam", "restart", "cycle"}
+    assert set(best["regressors"]) <= set(summary["regressors"])
+
+
+def test_the_summary_says_where_it_is_from(finished: Path) -> None:
+    provenance = strict_json(finished / "result.json")["provenance"]
+    assert provenance["seed"] == 7
+    assert provenance["version"] == version("occamid")
+    assert provenance["jax"] == version("jax")
+    assert provenance["python"] == ".".join(str(v) for v in sys.version_info[:3])
+    assert f"{os.cpu_count()} cores" in provenance["machine"]
+    assert provenance["device"]
+
+
+def test_the_test_error_is_that_of_the_test_record(finished: Path) -> None:
+    (test,) = strict_json(finished / "result.json")["test"]
+    twin = twins.make("hairdryer-twin", 7)
+    assert test["name"] == "hairdryer-twin test"
+    assert test["n_init"] == 4
+    assert test["rows"] == len(twin.test)
+    ensemble = runs.load(finished)
+    free = ensemble.simulate(twin.test.u, twin.test.y[:4])
+    y = twin.test.y[4:, 0]
+    np.testing.assert_allclose(test["rmse"], np.sqrt(np.mean((free[4:, 0] - y) ** 2)))
+    assert 0 <= test["coverage95"][0] <= 1
+    spread = np.sqrt(np.mean((y - y.mean()) ** 2))
+    np.testing.assert_allclose(test["fit"][0], 100 * (1 - test["rmse"][0] / spread), rtol=1e-6)
+
+
+def test_the_weights_of_every_cycle_are_kept(finished: Path) -> None:
+    arrays = load_file(finished / "weights.safetensors")
+    params = {n: v for n, v in arrays.items() if n.startswith("params/")}
+    widths = {n: v for n, v in arrays.items() if n.startswith("psi/")}
+    assert set(arrays) == set(params) | set(widths)
+    assert all(v.shape[:3] == (2, 2, 2) for v in arrays.values())
+    assert widths
+    # 7 regressors to 3 units to 1 output, with biases
+    assert sum(int(np.prod(v.shape[3:])) for v in params.values()) == 7 * 3 + 3 + 3 * 1 + 1
+
+
+def test_the_written_settings_repeat_the_run_and_force_replaces(
+    finished: Path, tmp_path: Path, run: Runner
+) -> None:
+    out = tmp_path / "again"
+    out.mkdir()
+    (out / "stale.txt").write_text("old", encoding="utf-8")
+    outcome = run("identify", "--force", "--config", finished / "settings.toml", "--out", out)
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert sorted(p.name for p in out.iterdir()) == FILES
+    assert [p.name for p in tmp_path.iterdir()] == ["again"]
+    first, second = (strict_json(folder / "result.json") for folder in (finished, out))
+    assert second["rows"] == first["rows"]
+    assert second["test"] == first["test"]
+    assert (out / "settings.toml").read_bytes() == (finished / "settings.toml").read_bytes()
+    weights = load_file(finished / "weights.safetensors")
+    for name, value in load_file(out / "weights.safetensors").items():
+        np.testing.assert_array_equal(value, weights[name])
+    said = outcome.out.splitlines()
+    verdict = strict_json(out / "report.json")["verdict"]
+    assert verdict["headline"] in said
+    for warning in verdict["warnings"]:
+        assert f"note: {warning['title']}. {warning['text']}" in said
+    assert any(line.startswith("hairdryer-twin test, free run after 4 samples") for line in said)
+    assert f"written to {out}: {', '.join(FILES)}" in said
+    assert said[-1] == f"open {out / 'report.html'} in a browser"
+
+
+def test_the_table_of_families_marks_the_chosen_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shared.console, "_width", 200)
+    found: Any = SimpleNamespace(
+        trials=(
+            Trial("linear", "linear in lagged inputs", (0.25, 3.0), 1.0, 2.0),
+            Trial("curved", "smooth units", (float("inf"), 1.0), 1.0, 2.0),
+        ),
+        family=SimpleNamespace(name="linear"),
+    )
+    train._show(found, {"verdict": {"headline": "Good.", "warnings": []}, "test": []}, tmp_path)
+    said = capsys.readouterr().out
+    assert "linear *" in said
+    assert "0.25, 3" in said
+    assert "inf, 1" in said
+    assert "curved *" not in said
+
+
+def test_options_override_the_file(tiny: Path) -> None:
+    job = job_from(tiny, {"split": None, "files": []}, {"seed": 3, "lam": (0.5,), "hidden": None})
+    assert job.example == "hairdryer-twin"
+    assert job.plan == PLAN.model_copy(update={"seed": 3, "lam": (0.5,)})
+    assert job_from(None, {}, {}) == Job()
+
+
+def test_new_data_replace_those_of_the_file(tiny: Path) -> None:
+    job = job_from(tiny, {"files": ["log.csv"], "split": 0.7}, {})
+    assert (job.example, job.files, job.split) == (None, ("log.csv",), 0.7)
+    assert job.plan == PLAN
+
+
+def test_new_data_take_their_test_data_along(tmp_path: Path) -> None:
+    """Test files of other data would judge a model that never saw their process."""
+    path = tmp_path / "job.toml"
+    path.write_text('files = ["old.csv"]\ntest = ["old test.csv"]\n', encoding="utf-8")
+    assert job_from(path, {"files": ["new.csv"], "split": 0.7}, {}).test == ()
+    assert job_from(path, {"example": "hairdryer-twin"}, {}).test == ()
+    path.write_text('files = ["old.csv"]\nsplit = 0.5\n', encoding="utf-8")
+    assert job_from(path, {"test": ["t.csv"]}, {}).split is None
+    assert job_from(path, {}, {"seed": 3}).split == 0.5
+
+
+def test_a_job_comes_back_from_its_file(tmp_path: Path) -> None:
+    job = Job(
+        files=("a.csv", "b.csv"),
+        inputs=("pump", 3),
+        outputs=("level",),
+        time="t [ms]",
+        experiment=5,
+        resample=True,
+        gaps="split",
+        test=("c.csv",),
+        plan=PLAN,
+    )
+    path = tmp_path / "job.toml"
+    path.write_text(job.to_toml(), encoding="utf-8")
+    assert job_from(path, {}, {}) == job
+
+
+def test_the_summary_as_json_is_all_that_is_printed(
+    run: Runner, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "run_job", lambda *_, **__: {"family": "mlp", "rmse": [None]})
+    outcome = run("identify", "--config", tiny, "--out", "out", "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert json.loads(outcome.out) == {"family": "mlp", "rmse": [None]}
+
+
+def test_numbers_of_several_outputs() -> None:
+    assert shared.listed((0.1234567, None), ".4g") == "0.1235, –"
+    assert shared.listed([12.0, float("inf")], ".1f", " %") == "12.0 %, inf %"
+
+
+def test_numbers_of_an_option() -> None:
+    assert shared.numbers("20", int, "hidden") == (20,)
+    assert shared.numbers("10,5", int, "hidden") == (10, 5)
+    assert shared.numbers("1e-3,0.2", float, "lam") == (1e-3, 0.2)
+    assert shared.numbers(None, float, "lam") is None
+
+
+def test_help_names_the_processes_and_options() -> None:
+    shown = CliRunner().invoke(cli.app, ["identify", "--help"], env={"COLUMNS": "300"})
+    assert shown.exit_code == 0
+    for word in (*twins.TWINS, "--example", "--out", "--config", "--force", "--resume"):
+        assert word in shown.output
+
+
+def test_the_installed_command_is_main() -> None:
+    (command,) = entry_points(group="console_scripts", name="occamid")
+    assert command.load() is cli.main
+
+
+def test_the_compilation_cache_is_in_the_users_cache_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code, told = call_main(monkeypatch, "identify")
+    assert code == 2
+    assert told["jax_compilation_cache_dir"] == str(tmp_path / "occamid" / "jax")
+
+
+# --- errors of the user -------------------------------------------------------------------------
+
+
+def test_an_error_seen_from_the_shell(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-c", "from occamid.cli import main; main()"),
+            *("identify", "--example", "toaster", "--out", "out"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert ran.stderr == f"error: no twin is called 'toaster'; there are {PROCESSES}.\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_data(run: Runner) -> None:
+    assert run.fails("identify", "--out", "out") == (
+        f"name one or more files, or a simulated process with --example; there are {PROCESSES}."
+    )
+
+
+def test_an_unknown_example(run: Runner) -> None:
+    assert run.fails("identify", "--example", "toaster", "--out", "out") == (
+        f"no twin is called 'toaster'; there are {PROCESSES}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--hidden", "3,x", "--hidden takes whole numbers separated by commas, not '3,x'."),
+        ("--hidden", "2.5", "--hidden takes whole numbers separated by commas, not '2.5'."),
+        ("--hidden", "", "--hidden takes whole numbers separated by commas, not ''."),
+        (
+            "--effort",
+            "some",
+            "setting effort: input should be 'quick', 'standard' or 'thorough' (got 'some').",
+        ),
+        (
+            "--hidden",
+            "5,0",
+            "setting hidden: give at least one layer, each of 1 to 10000 units (got 0).",
+        ),
+        ("--lam", "1e-3;2e-3", "--lam takes numbers separated by commas, not '1e-3;2e-3'."),
+        ("--lam", "small", "--lam takes numbers separated by commas, not 'small'."),
+        ("--lam", "0", "setting lam: give one or more positive numbers (got 0.0)."),
+        ("--lam", "nan", "setting lam: give one or more positive numbers (got nan)."),
+        ("--lam", "1e-3,1e-3", "setting lam: values repeat (got [0.001, 0.001])."),
+        ("--lags", "-1", "setting input_lags: -1 is negative; give 0 or more."),
+        (
+            "--lags",
+            "0",
+            "setting input_lags and output_lags are both 0: a static map has no dynamics; "
+            "give lags.",
+        ),
+        (
+            "--network",
+            "gru",
+            "setting network: input should be 'auto', 'mlp', 'lstm' or 'rnn' (got 'gru').",
+        ),
+        (
+            "--restarts",
+            "0",
+            "setting restarts: input should be greater than or equal to 1 (got 0).",
+        ),
+        ("--seed", "-1", "setting seed: input should be greater than or equal to 0 (got -1)."),
+    ],
+)
+def test_bad_options(option: str, text: str, said: str, run: Runner, tiny: Path) -> None:
+    arguments = ("identify", "--config", tiny, "--out", "out", "--json", option, text)
+    found = run.fails(*arguments)
+    assert found.removeprefix(f"{tiny}: ") == said
+
+
+def test_lags_beyond_the_record(run: Runner, tmp_path: Path) -> None:
+    """Found with the bar already on the screen, so there is output beside the error."""
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "out", "--lags", 300)
+    assert (outcome.code, outcome.err) == (
+        2,
+        'error: record "hairdryer-twin estimation" has 300 rows, but the lags need more than 300; '
+        "use a longer record or fewer lags.\n",
+    )
+    assert listing(tmp_path) == {}
+
+
+def test_a_missing_config(run: Runner) -> None:
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", "none.toml", "--out", "out")
+    ) == ("cannot read the settings file none.toml: No such file or directory.")
+
+
+def test_a_bad_config(run: Runner, tiny: Path) -> None:
+    tiny.write_text("plan = 3\n", encoding="utf-8")
+    assert run.fails("identify", "--config", tiny, "--out", "out") == (
+        f"{tiny}: plan must be a table; write [plan] and its settings below."
+    )
+
+
+def test_a_folder_that_holds_files(run: Runner, tmp_path: Path, tiny: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("keep me", encoding="utf-8")
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
+    ) == ("out already holds files; choose another --out, or use --force.")
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_out_is_a_file(force: tuple[str, ...], run: Runner, tmp_path: Path, tiny: Path) -> None:
+    (tmp_path / "out").write_text("keep me", encoding="utf-8")
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out", *force)
+    ) == ("out is a file, not a folder; choose another --out.")
+
+
+@pytest.mark.parametrize("below", ["sub", "sub/sub"])
+def test_out_cannot_be_made(below: str, run: Runner, tmp_path: Path, tiny: Path) -> None:
+    (tmp_path / "file").write_text("keep me", encoding="utf-8")
+    out = tmp_path / "file" / below
+    assert run.fails(
+        *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", out)
+    ) == (f"{tmp_path / 'file'} is a file, not a folder; choose another --out.")
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (".", ". is the current folder or holds it; choose another --out."),
+        ("..", ".. is the current folder or holds it; choose another --out."),
+        ("/dev/shm", "/dev/shm is a mount point, which cannot be replaced; choose another --out."),
+        ("link", "link is a link to a folder that does not exist; choose another --out."),
+        ("circle", "circle is a link to a folder that does not exist; choose another --out."),
+        ("a" * 300, f"cannot write to {'a' * 300}: File name too long; choose another --out."),
+    ],
+)
+def test_folders_that_cannot_be_replaced(
+    out: str, said: str, force: tuple[str, ...], run: Runner, tmp_path: Path, tiny: Path
+) -> None:
+    if out == "/dev/shm" and not os.path.ismount(out):
+        pytest.skip("no mount point here")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "circle").symlink_to("circle")
+    arguments = ("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", out, *force)
+    assert run.fails(*arguments) == said
+
+
+def test_a_parent_that_is_not_writable(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    assert run.fails("identify", "--example", "hairdryer-twin", "--out", "deep/a/b") == (
+        f"cannot write to {tmp_path}: Permission denied; choose another --out."
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--example", "toaster"), ("--example", "hairdryer-twin", "--restarts", 0)]
+)
+def test_errors_leave_no_parent_folders(wrong: tuple[object, ...], run: Runner) -> None:
+    run.fails("identify", *wrong, "--out", "deep/a/b")  # compares the folder before and after
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("identify", "--lags", "abc"), "Invalid value for '--lags': "),
+        (("identify", "--colour", "red"), "No such option: --colour"),
+        (("identify", "--seed"), "Option '--seed' requires an argument."),
+        (("identfy",), "No such command 'identfy'."),
+        (("inspect",), "Missing argument 'RUN'."),
+        (("inspect", "a", "more"), "Got unexpected extra argument"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...], said: str, run: Runner) -> None:
+    assert run.fails(*arguments).lower().startswith(said.lower())
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("identify", "--help")])
+def test_help_is_no_error(arguments: tuple[str, ...], run: Runner) -> None:
+    outcome = run(*arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "Usage: " in outcome.out
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, typer.Abort])
+def test_stopping_leaves_nothing(
+    interruption: type[BaseException],
+    run: Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise interruption
+
+    monkeypatch.setattr(auto, "identify_auto", stop)
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
+    assert (outcome.code, outcome.err.strip()) == (130, "stopped")
+    assert listing(tmp_path) == {}
+
+
+# --- failures while writing ---------------------------------------------------------------------
+
+
+class BrokenError(Exception):
+    """A failure nobody foresaw."""
+
+
+def test_a_failure_while_writing_keeps_the_old_folder(
+    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "result.json").write_text("old", encoding="utf-8")
+    before = listing(tmp_path)
+    written: list[list[str]] = []
+
+    def save(figure: object, path: Path) -> None:
+        written.append(sorted(p.name for p in path.parent.iterdir()))
+        raise BrokenError
+
+    monkeypatch.setattr(figures, "save", save)
+    with pytest.raises(BrokenError):
+        train.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
+    assert written == [[name for name in FILES if not name.endswith(".png")]]  # half a folder
+    kept = [p for p in listing(tmp_path) if p not in before]
+    assert kept[0] == ".out.partial"  # finished cycles, for --resume
+    assert all(p.startswith(".out.partial/") for p in kept[1:])
+    assert {k: v for k, v in listing(tmp_path).items() if k not in kept} == before
+
+
+def test_a_failure_while_writing_leaves_no_new_folder(tmp_path: Path) -> None:
+    def fail() -> None:
+        with folders.new_folder(tmp_path / "deep" / "out") as folder:
+            (folder / "half.json").write_text("{", encoding="utf-8")
+            raise BrokenError
+
+    with pytest.raises(BrokenError):
+        fail()
+    assert not (tmp_path / "deep" / "out").exists()
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() or p.name != "deep"]
+
+
+def test_a_full_disk_is_told_with_the_folder(
+    run: Runner, tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(figures, "save", save)
+    outcome = run("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "error: cannot write the results to out: No space left on device.\n",
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".out.partial", "tiny.toml"]
+
+
+def test_errors_in_the_data_leave_no_finished_cycles(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would come again: nothing is there to go on with."""
+
+    def fail(*_: object, checkpoints: Checkpoints, **__: object) -> None:
+        checkpoints.save("key", 0, [np.zeros(3)])
+        assert (tmp_path / "deep" / ".out.partial").is_dir()
+        raise DataError("no model is usable.")
+
+    monkeypatch.setattr(auto, "identify_auto", fail)
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
+    assert (outcome.code, outcome.err) == (2, "error: no model is usable.\n")
+    assert listing(tmp_path) == {}
+
+
+def test_a_failed_swap_puts_the_old_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, replace, done = tmp_path / "out", os.replace, []
+    out.mkdir()
+    (out / "old.txt").write_text("old", encoding="utf-8")
+    before = listing(tmp_path)
+
+    def second_fails(source: Path, target: Path) -> None:
+        done.append((source, target))
+        if len(done) == 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", second_fails)
+    with pytest.raises(FileError) as caught, folders.new_folder(out) as folder:
+        (folder / "new.txt").write_text("new", encoding="utf-8")
+    assert str(caught.value) == f"cannot write the results to {out}: Input/output error."
+    assert len(done) == 3
+    assert listing(tmp_path) == before
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "runs").mkdir(parents=True)
+    link = tmp_path / "out"
+    link.symlink_to(tmp_path / "disk" / "runs")
+    folders.check_writable(link, overwrite=False)
+    with folders.new_folder(link) as folder:
+        (folder / "new.txt").write_text("new", encoding="utf-8")
+    assert link.is_symlink()
+    assert listing(tmp_path / "disk") == {"runs": None, "runs/new.txt": b"new"}
+
+
+def test_the_folder_is_checked_again_before_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = r"^\. is the current folder or holds it\.$"
+    with pytest.raises(FileError, match=said), folders.new_folder(Path(".")):
+        pass
+    assert listing(tmp_path) == {}
+
+
+def test_an_infinite_test_error_does_not_lose_the_run(
+    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = np.array([np.inf])
+    monkeypatch.setattr(runs, "rmse", lambda *_: bad)
+    monkeypatch.setattr(runs, "fit_percent", lambda *_: -bad)
+    train.identify(out=tmp_path / "out", config=tiny)
+    (test,) = strict_json(tmp_path / "out" / "result.json")["test"]
+    assert (test["rmse"], test["fit"]) == ([None], [None])
+
+
+def test_interruption_while_writing_is_a_failure_too(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.txt").write_text("old", encoding="utf-8")
+    before = listing(tmp_path)
+
+    def interrupt() -> None:
+        with folders.new_folder(tmp_path / "out") as folder:
+            (folder / "half.json").write_text("{", encoding="utf-8")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert listing(tmp_path) == before
+
+
+def test_a_new_folder_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.txt").write_text("old", encoding="utf-8")
+    with folders.new_folder(tmp_path / "out") as folder:
+        (folder / "new.txt").write_text("new", encoding="utf-8")
+        assert (tmp_path / "out" / "old.txt").exists()  # until the end
+    assert listing(tmp_path) == {"out": None, "out/new.txt": b"new"}

@@ -1,0 +1,218 @@
+"""Free run and k-step prediction against plain Python loops; compaction; energy."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from occamid import DataError, Index, Model, Record, Result, SettingsError, identify
+from occamid.data.twins import mass_spring_damper
+from tests.support import oracles
+from tests.support.small import SMALL, small_record
+
+KINDS = {
+    "mlp": SMALL,
+    "deep": SMALL.replace(hidden=(4, 3), activation="relu"),
+    "lstm": SMALL.replace(network="lstm"),
+    "lstm-2": SMALL.replace(network="lstm", hidden=(3, 2)),
+    "rnn": SMALL.replace(network="rnn", bias=False),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def result(request: pytest.FixtureRequest) -> Result:
+    return identify(small_record(), KINDS[request.param].replace(restarts=2, prune_weight=0.05))
+
+
+@pytest.fixture
+def model(result: Result) -> Model:
+    return result.model(Index(0, 0, 2))
+
+
+def python_free_run(model: Model, record: Record, n_init: int, start: int) -> np.ndarray:
+    """The free run as a loop in scaled units."""
+    scaled = model.scaling.apply(record)
+    params = {k: jnp.asarray(v) for k, v in model.weights.items()}
+
+    def step(state: object, z: np.ndarray) -> tuple[object, np.ndarray]:
+        state, y = model.network.step(params, state, jnp.asarray(z))
+        return state, np.asarray(y)
+
+    terms = (model.regressors_in.inputs, model.regressors_in.outputs)
+    state = model.network.initial_state(params)
+    y = oracles.free_run(step, state, scaled.u, scaled.y[:n_init], terms, start)
+    return model.scaling.undo_y(y)
+
+
+@pytest.mark.parametrize("n_init", [3, 11])
+def test_free_run_equals_a_python_loop(model: Model, n_init: int, x64: None) -> None:
+    record = small_record(40, seed=3)
+    expected = python_free_run(model, record, n_init, model.start)
+    found = model.simulate(record.u, record.y[:n_init])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_one_step_uses_measured_outputs_only(model: Model, x64: None) -> None:
+    """ŷ(t|t-1) from a free run started at each t on measured data before it."""
+    record = small_record(20, seed=3)
+    found = model.predict(record)
+    for t in (3, 10, 19):
+        expected = python_free_run(model, record[: t + 1], t, model.start)[t]
+        np.testing.assert_allclose(found[t], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("horizon", [2, 5])
+def test_k_step_equals_short_free_runs(model: Model, horizon: int, x64: None) -> None:
+    record = small_record(24, seed=3)
+    found = model.predict(record, horizon=horizon)
+    np.testing.assert_array_equal(found[: model.start], record.y[: model.start])
+    for t in range(model.start, len(record)):
+        known = max(model.start, t - horizon + 1)
+        expected = python_free_run(model, record[: t + 1], known, model.start)[t]
+        np.testing.assert_allclose(found[t], expected, rtol=1e-9)
+
+
+def test_prediction_leaves_no_state(model: Model) -> None:
+    record = small_record(30, seed=4)
+    first = model.predict(record, horizon=3)
+    model.simulate(record.u, record.y[:5])
+    np.testing.assert_array_equal(model.predict(record, horizon=3), first)
+
+
+def test_compact_computes_the_same(result: Result) -> None:
+    record = small_record(60, seed=4)
+    for index in np.ndindex(*result.shape):
+        model = result.model(Index(*index))
+        small = model.compact()
+        assert small.regressors == model.regressors
+        assert small.regressors_in.names == small.regressors
+        assert small.max_lag <= model.max_lag
+        assert sum(v.size for v in small.weights.values()) <= sum(
+            v.size for v in model.weights.values()
+        )
+        for k in (1, 4):
+            np.testing.assert_allclose(
+                small.predict(record, horizon=k), model.predict(record, horizon=k), atol=1e-6
+            )
+        for n_init in (3, 8):
+            np.testing.assert_allclose(
+                small.simulate(record.u, record.y[:n_init]),
+                model.simulate(record.u, record.y[:n_init]),
+                atol=1e-6,
+            )
+        assert small.energy(record) == pytest.approx(model.energy(record), rel=1e-9)
+
+
+def test_compact_removes_what_is_dead_and_folds_constants() -> None:
+    """By hand: a constant neuron, an unread neuron, an unused regressor."""
+    found = identify(small_record(), SMALL.replace(restarts=1, activation="sigmoid"))
+    model = found.model(Index(0, 0, 0))
+    W0, W1 = model.weights["layer0.W"].copy(), model.weights["layer1.W"].copy()
+    W0[1] = 0.0  # constant: sigmoid(b) always
+    W1[0, 2] = 0.0  # not read
+    W0[:, [0, 4]] = 0.0  # u[t-3] and y[t-2]
+    W0[[0, 2, 3], 1] = 0.7
+    W1[0, [0, 1, 3]] = [0.5, -0.8, 0.9]
+    model = model.with_weights({"layer0.W": W0, "layer1.W": W1})
+    small = model.compact()
+    assert small.network.hidden == (2,)
+    assert small.neurons == model.neurons == (2,)
+    assert small.max_lag == 2
+    assert "u[t-3]" not in small.regressors
+    assert small.weights["layer1.b"] != model.weights["layer1.b"]
+    record = small_record(50, seed=2)
+    np.testing.assert_allclose(small.predict(record), model.predict(record), atol=1e-12)
+    short = small.simulate(record.u, record.y[:2])
+    assert short.shape == record.y.shape
+
+
+def test_compact_without_biases_keeps_constants() -> None:
+    """Sigmoid neurons without input give ½; the compact net gains a bias for them."""
+    settings = SMALL.replace(restarts=1, activation="sigmoid", bias=False)
+    model = identify(small_record(), settings).model(Index(0, 0, 0))
+    W0 = model.weights["layer0.W"].copy()
+    W0[[0, 2]] = 0.0
+    model = model.with_weights({"layer0.W": W0})
+    small = model.compact()
+    assert small.network.hidden == (2,)
+    assert "layer1.b" in small.weights
+    record = small_record(50, seed=2)
+    np.testing.assert_allclose(small.predict(record), model.predict(record), atol=1e-12)
+
+
+def test_energy_is_half_the_squared_residuals(model: Model) -> None:
+    a, b = small_record(40, seed=1), small_record(30, seed=2)
+    residuals = [r.y[model.start :] - model.predict(r)[model.start :] for r in (a, b)]
+    expected = 0.5 * sum(np.sum(r**2) for r in residuals)
+    assert model.energy([a, b]) == pytest.approx(expected, rel=1e-10)
+
+
+def test_exact_curvature_equals_second_differences_of_the_energy(model: Model) -> None:
+    """In the user's units, through with_weights: no autodiff involved."""
+    record = small_record(40, seed=1)
+    diagonal = model.curvature(record, method="exact")
+    name = next(iter(model.weights))
+    for at in ((0, 0), (1, 2)):
+        values, d = [], 1e-3
+        for shift in (-d, 0.0, d):
+            W = model.weights[name].copy()
+            W[at] += shift
+            values.append(model.with_weights({name: W}).energy(record))
+        second = (values[0] - 2 * values[1] + values[2]) / d**2
+        assert diagonal[name][at] == pytest.approx(second, rel=1e-3, abs=1e-4 * values[1])
+
+
+def test_curvature_methods_have_one_contract(model: Model) -> None:
+    record = small_record(40, seed=1)
+    for method in ("recursive", "gauss-newton", "exact"):
+        found = model.curvature(record, method=method)
+        assert {k: v.shape for k, v in found.items()} == {
+            k: v.shape for k, v in model.weights.items()
+        }
+    with pytest.raises(SettingsError, match="curvature method 'dense' is unknown; choose one of"):
+        model.curvature(record, method="dense")  # type: ignore[arg-type]
+
+
+def test_two_inputs_and_two_outputs() -> None:
+    twin = mass_spring_damper(0, samples=150)
+    for network in ("mlp", "lstm"):
+        found = identify(twin.estimation, SMALL.replace(network=network, restarts=2))
+        model = found.best
+        assert set(model.regressors) <= set(found.regressors.names)
+        assert found.regressors.names[0] == "u1[t-3]"
+        assert found.regressors.names[-1] == "y2[t-1]"
+        run = model.simulate(twin.test.u, twin.test.y[:5])
+        expected = python_free_run(model, twin.test[:30], 5, 3)
+        np.testing.assert_allclose(run[:30], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_messages_of_bad_calls(model: Model) -> None:
+    record = small_record(30)
+    for call, message in (
+        (
+            lambda: model.simulate(record.u, record.y[:2]),
+            "y_init has 2 samples; the model needs the first 3 outputs.",
+        ),
+        (
+            lambda: model.simulate(record.u[:5], record.y[:5]),
+            "y_init has 5 samples and u has 5; nothing is left to simulate.",
+        ),
+        (
+            lambda: model.simulate(record.u, np.ones((5, 2))),
+            "y_init has 2 columns; the model has 1 outputs.",
+        ),
+        (
+            lambda: model.predict(record, horizon=0),
+            "the horizon is 0; it must be 1 or more.",
+        ),
+        (
+            lambda: model.predict(Record(u=record.u, y=record.y, input_names=("volt",))),
+            'record "record" has the channels volt, y, but the model was identified on u, y.',
+        ),
+        (
+            lambda: model.with_weights({"W": 1}),
+            f"no weight is called W; there are {', '.join(model.weights)}.",
+        ),
+    ):
+        with pytest.raises((DataError, SettingsError)) as error:
+            call()
+        assert str(error.value) == message

@@ -1,0 +1,91 @@
+"""Sensitivities of the free run against dense autodiff and finite differences of a loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from occamid import Record
+from occamid.data.windows import Regressors, full_regressors, windows
+from occamid.networks import MLP
+from occamid.networks.flat import unflatten
+from occamid.networks.simulate import free_run
+from occamid.training.free_run import sensitivities
+from tests.support import oracles
+from tests.support.oracles import Array
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+ours = jax.jit(sensitivities, static_argnums=(0, 1))
+
+
+def lagged(nu: int, ny: int, inputs: int, outputs: int) -> Regressors:
+    record = Record(u=np.zeros((9, nu)), y=np.zeros((9, ny)))
+    return full_regressors(record, inputs, outputs)
+
+
+HOLES = Regressors(((0, 3), (0, 1), (1, 2)), ((0, 4), (0, 1), (1, 3)), ("u1", "u2"), ("y1", "y2"))
+CASES: dict[str, tuple[str, bool, bool, Regressors]] = {
+    "tanh": ("tanh", True, False, lagged(1, 1, 2, 3)),
+    "tanh, skip, no bias": ("tanh", False, True, lagged(1, 1, 3, 2)),
+    "relu, skip": ("relu", True, True, lagged(1, 1, 2, 2)),
+    "relu, two outputs": ("relu", True, False, lagged(2, 2, 1, 2)),
+    "tanh, skip, lags with holes": ("tanh", True, True, HOLES),
+    "tanh, skip, no output lags": ("tanh", True, True, lagged(1, 2, 3, 0)),
+}
+
+
+def numpy_step(network: MLP, flat: Array) -> Any:
+    """One step of a one-layer perceptron in NumPy, for :func:`oracles.free_run`."""
+    p = unflatten(network, flat)
+    bends: dict[str, Any] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
+    bend = bends[network.activation]
+
+    def step(state: None, z: Array) -> tuple[None, Array]:
+        hidden = bend(p["layer0.W"] @ z + p.get("layer0.b", 0.0))
+        y = p["layer1.W"] @ hidden + p.get("layer1.b", 0.0)
+        return None, y + p["skip.W"] @ z if network.skip else y
+
+    return step
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sensitivities(case: str) -> None:
+    """Against forward autodiff through the scan, and finite differences of a Python loop."""
+    activation, bias, skip, regressors = CASES[case]
+    nu, ny = len(regressors.input_names), len(regressors.output_names)
+    network = MLP(len(regressors), (3,), ny, activation, bias, skip)
+    rng = np.random.default_rng(1)
+    records = [
+        Record(u=rng.normal(size=(n, nu)), y=rng.normal(size=(n, ny)), sampling_time=1.0)
+        for n in (22, 15)  # the second is padded
+    ]
+    start = regressors.max_lag + 1
+    data = windows(records, regressors, start)
+    size = sum(int(np.prod(spec.shape)) for spec in network.specs().values())
+    w = 0.4 * np.random.default_rng(2).normal(size=size)
+    dense = jax.jit(
+        jax.jacfwd(
+            lambda v, e: free_run(network, regressors, unflatten(network, v), e, 0), argnums=0
+        )
+    )
+    for k, record in enumerate(records):
+        experiment = jax.tree.map(lambda x, k=k: x[k], data)
+        run, S = ours(network, regressors, jnp.asarray(w), experiment)
+        assert np.abs(S).max() > 0.3  # something to compare
+        np.testing.assert_allclose(S, dense(jnp.asarray(w), experiment), rtol=1e-10, atol=1e-12)
+
+        def loop(v: Array, record: Record = record) -> Array:
+            terms = (regressors.inputs, regressors.outputs)
+            step = numpy_step(network, v)
+            return oracles.free_run(step, None, record.u, record.y[:start], terms, start)[start:]
+
+        rows = len(record) - start
+        np.testing.assert_allclose(run[:rows], loop(w), rtol=1e-11, atol=1e-13)
+        d = 1e-6
+        differences = [(loop(w + d * e) - loop(w - d * e)) / (2 * d) for e in np.eye(w.size)]
+        np.testing.assert_allclose(S[:rows], np.stack(differences, axis=-1), atol=1e-7)
