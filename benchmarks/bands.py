@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, identify, rmse
+from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, rmse, train
+from occamid.assessment.run import Run
 from occamid.bands.calibration import conformal_inflation, cross_validate, held_back_scores, score
-from occamid.bands.monte_carlo import Distribution
 from occamid.data import benchmarks, twins
 from occamid.training.train import provenance
 
@@ -32,7 +32,7 @@ def of_twin(name: str, seed: int) -> dict[str, Any]:
     """Coverage of the measured and of the noise-free output by the default method."""
     twin = twins.make(name, seed)
     began = time.perf_counter()
-    result = identify(twin.estimation, Settings(seed=seed))
+    result = train(twin.estimation, Settings(seed=seed))
     ensemble = ensemble_of(result, twin.estimation)
     found = ensemble.simulate_distribution(twin.test)
     start = result.start
@@ -43,7 +43,7 @@ def of_twin(name: str, seed: int) -> dict[str, Any]:
     }
 
 
-def figures(record: Record, found: Distribution, skip: int) -> dict[str, Any]:
+def figures(record: Record, found: Run, skip: int) -> dict[str, Any]:
     """Coverage, density, CRPS and width, averaged over the outputs."""
     marks = score(record.y, found, skip)
     average = lambda x: round(float(np.mean(x)), 4)  # noqa: E731
@@ -60,7 +60,7 @@ def figures(record: Record, found: Distribution, skip: int) -> dict[str, Any]:
 def of_real(name: str) -> dict[str, Any]:
     """Every kind of band on the test records of one real process, averaged over them."""
     estimation, tests, _ = benchmarks.load(name, "official")
-    result = identify(estimation, Settings())
+    result = train(estimation, Settings())
     ensemble = ensemble_of(result, estimation)
     folds = cross_validate(estimation, result.settings, FOLDS)
     inflation = conformal_inflation(held_back_scores(folds, estimation))

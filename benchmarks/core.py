@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from occamid import Result, identify
+from occamid import Batch, train
 from occamid.benchmark.rows import experiments
 from occamid.data import benchmarks
 from occamid.data.windows import Windows
@@ -46,7 +46,7 @@ def records(row: str) -> benchmarks.Data:
 def accuracy(row: str) -> dict[str, Any]:
     """Validation RMSE over the whole record of the best cycle of each restart, and sparsity."""
     estimation, validation, _ = records(row)
-    result = identify(estimation, ROWS[row])
+    result = train(estimation, ROWS[row])
     found: dict[str, Any] = {"rmse": [], "sparsity_by_cycle": by_cycle(result)}
     for record in validation:
         runs = result.simulate(record)[0]
@@ -59,7 +59,7 @@ def accuracy(row: str) -> dict[str, Any]:
     return found
 
 
-def by_cycle(result: Result) -> list[float]:
+def by_cycle(result: Batch) -> list[float]:
     return [round(float(v), 3) for v in result.table["sparsity"][0].mean(axis=0)]
 
 
@@ -130,7 +130,7 @@ def main() -> None:
         found[row] = accuracy(row)
         print(row, json.dumps(found[row]))
     estimation = records("hairdryer-mlp").estimation
-    many = identify(estimation, ROWS["hairdryer-mlp"].replace(restarts=100))
+    many = train(estimation, ROWS["hairdryer-mlp"].replace(restarts=100))
     found["seconds"] = {
         "100 hairdryer MLPs, 3000 epochs": many.seconds["run"],
         "20 hairdryer LSTMs, 3000 epochs": found["hairdryer-lstm"]["seconds"]["run"],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.bands import RESULTS, tables
-from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, identify
+from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, train
 from occamid.data import twins
 
 pytestmark = pytest.mark.slow
@@ -19,14 +19,14 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "bands.md"
 @pytest.fixture(scope="module")
 def tanks() -> tuple[twins.Twin, Ensemble]:
     twin = twins.cascaded_tanks(0)
-    result = identify(twin.estimation, Settings())
+    result = train(twin.estimation, Settings())
     return twin, ensemble_of(result, twin.estimation)
 
 
 def test_the_band_widens_during_overflow(tanks: tuple[twins.Twin, Ensemble]) -> None:
     """Epistemic spread while the lower tank is at its rim, against the rest of the record."""
     twin, ensemble = tanks
-    found = ensemble.simulate_distribution(twin.test)
+    found = ensemble.simulate(twin.test)
     spread = found.epistemic_std[ensemble.start :, 0]
     overflow = twin.test_clean[ensemble.start :, 0] > 9.9
     assert overflow.sum() > 10
@@ -40,7 +40,7 @@ def test_the_band_widens_outside_the_estimation_range(tanks: tuple[twins.Twin, E
     spreads = []
     for gain in (1.0, 2.0):
         record = replace(twin.test, u=centre + gain * (twin.test.u - centre))
-        found = ensemble.simulate_distribution(record)
+        found = ensemble.simulate(record)
         spreads.append(found.epistemic_std[ensemble.start :].mean())
     assert spreads[1] > 1.5 * spreads[0]
 
@@ -49,14 +49,14 @@ def seconds(ensemble: Ensemble, record: Record, samples: int) -> float:
     """Time of a free run of posterior samples, compiled before."""
     for _ in range(2):
         began = time.perf_counter()
-        ensemble.simulate_distribution(record, method="monte-carlo", samples=samples)
+        ensemble.simulate(record, samples=samples)
         spent = time.perf_counter() - began
     return spent
 
 
 def test_ten_thousand_hairdryer_samples_in_two_seconds() -> None:
     twin = twins.hairdryer(0)
-    result = identify(twin.estimation, Settings())
+    result = train(twin.estimation, Settings())
     one = combine([fit_posterior(result.best, twin.estimation, "diagonal")])
     assert len(twin.test) == 700
     assert seconds(one, twin.test, 10_000) < 2

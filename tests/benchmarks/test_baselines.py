@@ -271,9 +271,9 @@ def test_gp_against_sklearn_and_a_loop(nonlinear: list[Record], kernel: Any) -> 
     for t in range(6, 40):
         row = [*scaled[1].u[t - 3 : t, 0][::-1], *run[t - 2 : t, 0][::-1]]
         run = np.concatenate([run, oracle.predict(np.array([row])).reshape(1, 1)])
-    simulated = model.simulate(record.u[:40], record.y[:6])
+    simulated = model.free_run(record.u[:40], record.y[:6])
     np.testing.assert_allclose(simulated, scaling.undo_y(run), rtol=1e-6)
-    assert np.sqrt(np.mean((model.simulate(record.u, record.y[:3]) - record.y) ** 2)) < 0.1
+    assert np.sqrt(np.mean((model.free_run(record.u, record.y[:3]) - record.y) ** 2)) < 0.1
 
 
 def test_gp_holds_back_the_last_third(nonlinear: list[Record]) -> None:
@@ -332,7 +332,7 @@ def test_the_contract_of_every_family(rng: Rng, name: str) -> None:
 def test_a_diverged_free_run_is_infinite_and_scores_infinity() -> None:
     model = Polynomial(a=np.array([-3.0]), b=np.ones((1, 1)), c=np.zeros(0), delay=1, constant=0.0)
     record = Record(u=np.arange(900.0), y=np.arange(900.0))
-    run = model.simulate(record.u, record.y[:5])
+    run = model.free_run(record.u, record.y[:5])
     assert np.isfinite(run[:200]).all()
     assert np.isposinf(run[-500:]).all()
     assert bic(model, [record], 5) == np.inf
@@ -377,7 +377,7 @@ def test_candidates_and_the_honest_choice(rng: Rng) -> None:
         assert chosen.criterion == min(model.criterion for model in candidates)
         assert len({model.describe() for model in candidates}) == len(candidates)
         test = system(rng, 300, offset=1.0)  # no noise: what is left is the model's own error
-        error = (chosen.simulate(test.u, test.y[:20]) - test.y)[20:]
+        error = (chosen.free_run(test.u, test.y[:20]) - test.y)[20:]
         assert np.sqrt(np.mean(error**2)) < 0.05 * np.std(test.y), chosen.describe()
 
 
@@ -387,7 +387,7 @@ def test_real_records_give_finite_free_runs(name: str, record: str) -> None:
     data = real_data(record)
     model = fit(name, data.estimation)
     for test in data.test:
-        run = model.simulate(test.u, test.y[: model.max_lag])
+        run = model.free_run(test.u, test.y[: model.max_lag])
         assert np.isfinite(run).all()
         if record == "hairdryer":  # the drives rectify: no linear model can follow them
             assert np.sqrt(np.mean((run - test.y) ** 2)) < 0.2 * np.std(test.y)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from occamid import Index, SettingsError, baselines, identify
+from occamid import Index, SettingsError, baselines, train
 from occamid.benchmark import rows, versus
 from occamid.benchmark import run as running
 from occamid.benchmark.rows import RECORDS, WARNING, Experiment, Quoted, experiment, experiments
@@ -79,7 +79,7 @@ def test_errors_are_those_of_the_simulations(
     for k, record in enumerate(bench_cases.data().test):
         for restart, cycle in np.ndindex(TINY.restarts, TINY.cycles):
             model = outcome.result.model(Index(0, restart, cycle))
-            run = model.simulate(record.u, record.y[:n_init])
+            run = model.free_run(record.u, record.y[:n_init])
             total = sum((run[t, 0] - record.y[t, 0]) ** 2 for t in range(skip, len(record)))
             expected = np.sqrt(total / (len(record) - skip))
             assert outcome.errors[k, restart, cycle] == pytest.approx(expected, rel=1e-4)
@@ -115,7 +115,7 @@ def changed_tests(outcome: running.Outcome, at: Index, after: int) -> Data:
     """Test outputs that one model predicts perfectly after the first rows."""
     data, tests = bench_cases.data(), []
     for record in data.test:
-        run = outcome.result.model(at).simulate(record.u, record.y[:after])
+        run = outcome.result.model(at).free_run(record.u, record.y[:after])
         y = np.concatenate([record.y[:after], run[after:]])
         tests.append(record.__class__(u=record.u, y=y, sampling_time=0.08, name=record.name))
     return data._replace(test=tuple(tests))
@@ -308,7 +308,7 @@ def test_a_plain_network_under_both_protocols(monkeypatch: pytest.MonkeyPatch) -
     plain = TINY.replace(lam=(1e-9,), prune_psi=0.0, prune_weight=0.0, cycles=1)
     monkeypatch.setattr(versus, "plain_settings", lambda *_: plain)
     found = versus.measure("hairdryer", "mlp-plain", 3, 0)
-    result = identify(bench_cases.data().estimation, plain)
+    result = train(bench_cases.data().estimation, plain)
     best = int(np.argmin(result.table["free_run_rmse"][0, :, 0, 0]))
     for record in bench_cases.data().test:
         runs = {n: result.simulate(record, n)[0, :, 0, :, 0] - record.y[:, 0] for n in (3, N_INIT)}

@@ -171,7 +171,7 @@ def test_the_test_error_is_that_of_the_test_record(finished: Path) -> None:
     assert test["n_init"] == 4
     assert test["rows"] == len(twin.test)
     ensemble = runs.load(finished)
-    free = ensemble.simulate(twin.test.u, twin.test.y[:4])
+    free = ensemble.free_run(twin.test.u, twin.test.y[:4])
     y = twin.test.y[4:, 0]
     np.testing.assert_allclose(test["rmse"], np.sqrt(np.mean((free[4:, 0] - y) ** 2)))
     assert 0 <= test["coverage95"][0] <= 1
@@ -521,7 +521,7 @@ def test_stopping_leaves_nothing(
     def stop(*_: object, **__: object) -> None:
         raise interruption
 
-    monkeypatch.setattr(auto, "identify_auto", stop)
+    monkeypatch.setattr(auto, "identify", stop)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
     assert (outcome.code, outcome.err.strip()) == (130, "stopped")
     assert listing(tmp_path) == {}
@@ -594,7 +594,7 @@ def test_errors_in_the_data_leave_no_finished_cycles(
         assert (tmp_path / "deep" / ".out.partial").is_dir()
         raise DataError("no model is usable.")
 
-    monkeypatch.setattr(auto, "identify_auto", fail)
+    monkeypatch.setattr(auto, "identify", fail)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
     assert (outcome.code, outcome.err) == (2, "error: no model is usable.\n")
     assert listing(tmp_path) == {}

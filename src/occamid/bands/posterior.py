@@ -24,6 +24,7 @@ from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Live, Network, is_matrix, reads_regressors
 from occamid.networks.simulate import one_step
 from occamid.training.curvature import recursive
+from occamid.training.free_run import Refined
 from occamid.training.model import Model
 
 Array = np.ndarray
@@ -81,7 +82,7 @@ class Posterior:
     def standard_errors(self) -> dict[str, Float[Array, ...]]:
         """Standard deviation of every parameter by matrix name; zero where it is certain."""
         variances = self.factor**2 if self.factor.ndim == 1 else np.sum(self.factor**2, axis=1)
-        flat = np.zeros(flatten(self.model.network, self.model.weights).size)
+        flat = np.zeros(size(self.model.network))
         flat[self.positions] = np.sqrt(variances)
         return unflatten(self.model.network, flat)
 
@@ -173,6 +174,22 @@ def fit_posterior(
     )
 
 
+def refined_posterior(refined: Refined) -> Posterior:
+    """The posterior of a model refined in free run, whose precision the refinement ended with."""
+    values, vectors = np.linalg.eigh(refined.precision)
+    floor = 1e-12 * values.max(initial=1.0)  # rounding can leave a flat direction at zero
+    return Posterior(
+        model=refined.model,
+        method="full",
+        positions=refined.positions,
+        factor=vectors / np.sqrt(np.maximum(values, floor)),
+        widths=refined.widths,
+        noise_variance=refined.noise_variance,
+        effective=refined.effective,
+        log_evidence=refined.log_evidence,
+    )
+
+
 class _Solved(NamedTuple):
     factor: Array
     noise_variance: Array
@@ -234,7 +251,7 @@ def _uncertain(
     """The parameters that are not fixed: places in the compact and in the trained network's flat
     vector, and prior variances."""
     assert small.prior_widths is not None
-    numbers = np.arange(flatten(model.network, model.weights).size)
+    numbers = np.arange(size(model.network))
     trained = model.network.select(unflatten(model.network, numbers), live)
     tail = [n for n in small.weights if n != "skip.W"][-1].split(".")[0]
     last = (tail, "skip")
@@ -310,7 +327,7 @@ def _first_order(
 
 def _labels(model: Model) -> list[tuple[str, str]]:
     """For every flat position, ``layer0.W[2,5]`` and the regressor it reads, if any."""
-    names = model.regressors_in.names
+    names = model.terms.names
     found = []
     for name, spec in model.network.specs().items():
         first = reads_regressors(name)

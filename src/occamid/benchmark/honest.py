@@ -17,8 +17,9 @@ from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.files.atomic import replace_file
 from occamid.files.plain import plain
-from occamid.identification.families import Plan
-from occamid.identification.identify import Stage, identify_auto, nearest_member
+from occamid.identification.assemble import nearest_member
+from occamid.identification.identify import identify
+from occamid.identification.progress import Stage
 from occamid.reporting.runs import judge
 from occamid.training.train import provenance
 
@@ -61,27 +62,25 @@ def run_seed(
 ) -> dict[str, Any]:
     """One identification and its errors on the test records, for the ensemble and one model."""
     case = load(name, seed)
-    plan = Plan(seed=seed, effort=effort)
     began = time.perf_counter()
-    found = identify_auto(case.estimation, plan, progress=progress)
+    fit = identify(case.estimation, seed=seed, effort=effort, progress=progress)
     seconds = time.perf_counter() - began
-    single = nearest_member(found.ensemble, found.records)
+    single = nearest_member(fit.model, fit.records)
     values: dict[str, Any] = {"rmse": {}, "single": {}, "coverage95": []}
     for record in case.test:
-        for key, model in (("rmse", found.ensemble), ("single", single)):
-            n_init = model.start if case.n_init is None else case.n_init
-            judged = judge(record, model.free_run(record, n_init), n_init)
-            values[key] |= dict(zip(_channels(record), judged.rmse, strict=True))
+        for key, model in (("rmse", fit.model), ("single", single)):
+            judged = judge(record, model.simulate(record, case.n_init))
+            values[key] |= dict(zip(_channels(record), judged["rmse"], strict=True))
             if key == "rmse":
-                values["coverage95"] += judged.coverage95
+                values["coverage95"] += judged["coverage95"]
     return values | {
         "seed": seed,
         "seconds": round(seconds, 1),
-        "family": found.family.name,
-        "parameters": found.ensemble.parameters,
+        "family": fit.family.name,
+        "parameters": fit.model.parameters,
         "single_parameters": single.parameters,
-        "expected_rmse": list(found.expected_rmse),
-        "trials": {t.family: t.score for t in found.trials},
+        "expected_rmse": list(fit.expected_rmse),
+        "trials": {t.family: t.score for t in fit.trials},
         "true_model": case.true_error,
     }
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from occamid.assessment.run import Run
 from occamid.bands.ensemble import combine
-from occamid.bands.monte_carlo import Distribution
 from occamid.bands.posterior import fit_posterior
 from occamid.benchmark.rows import LIMIT, SPARSITY_MARGIN, WARNING, Experiment, Protocol, Quoted
 from occamid.data import benchmarks
@@ -20,10 +20,10 @@ from occamid.data.record import Record
 from occamid.files.atomic import replace_file
 from occamid.networks import matrices
 from occamid.reporting import figures
-from occamid.training.batch import Index, Result
+from occamid.training.batch import Batch, Index
 from occamid.training.model import Model
 from occamid.training.settings import Settings
-from occamid.training.train import Progress, identify
+from occamid.training.train import Progress, train
 
 Array = np.ndarray
 # Above this many weights a full covariance is not formed: the paper's diagonal, by sampling.
@@ -36,7 +36,7 @@ class Outcome:
 
     experiment: Experiment
     protocol: Protocol
-    result: Result
+    result: Batch
     data: benchmarks.Data
     errors: Float[Array, "records M C"]
     chosen: Index
@@ -75,11 +75,11 @@ def run(
 ) -> Outcome:
     """Train every restart together and measure every cycle of each on the test records."""
     data = load(experiment.record, protocol)
-    result = identify(data.estimation, settings, progress=progress)
+    result = train(data.estimation, settings, progress=progress)
     n_init = known_outputs(data, protocol, result.start)
     errors = np.stack(
         [
-            free_run_errors(result.simulate(record, n_init)[0], record, protocol, n_init)
+            free_run_errors(result.free_runs(record, n_init)[0], record, protocol, n_init)
             for record in data.test
         ]
     )
@@ -90,7 +90,7 @@ def run(
 
 
 def _within_limits(
-    experiment: Experiment, result: Result, errors: Float[Array, "records M C"]
+    experiment: Experiment, result: Batch, errors: Float[Array, "records M C"]
 ) -> Index:
     """The sparsest model that reproduces the row; where none does, the most accurate.
 
@@ -149,7 +149,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         if outcome.protocol == "paper"
         else None,
         "path": _path(outcome),
-        "regressors_total": len(result.regressors),
+        "regressors_total": len(result.terms),
         "regressors_kept": len(model.regressors),
         "kept_names": list(model.regressors),
         "neurons_total": sum(result.settings.hidden),
@@ -172,8 +172,8 @@ def describe(outcome: Outcome, at: Index) -> dict[str, Any]:
         "cycle": at.cycle + 1,
         "rmse": [float(e[at.restart, at.cycle]) for e in outcome.errors],
         "sparsity": float(table["sparsity"][at]),
-        "regressors": int(table["regressors"][at]),
-        "neurons": int(table["neurons"][at]),
+        "regressors": int(table["n_regressors"][at]),
+        "neurons": int(table["n_neurons"][at]),
     }
 
 
@@ -185,23 +185,18 @@ def _path(outcome: Outcome) -> list[dict[str, Any]]:
             "cycle": c + 1,
             "rmse": [float(np.median(e[:, c])) for e in outcome.errors],
             "sparsity": float(np.mean(table["sparsity"][0, :, c])),
-            "regressors": float(np.mean(table["regressors"][0, :, c])),
+            "regressors": float(np.mean(table["n_regressors"][0, :, c])),
         }
         for c in range(outcome.result.shape[2])
     ]
 
 
-def band(model: Model, outcome: Outcome, record: Record) -> Distribution:
+def band(model: Model, outcome: Outcome, record: Record) -> Run:
     """Posterior mean and spread of one model in free run."""
     small = model.compact()
     large = small.parameters > MOST_WEIGHTS
     posterior = fit_posterior(model, outcome.data.estimation, "diagonal" if large else "full")
-    return combine([posterior]).simulate_distribution(
-        record,
-        outcome.n_init,
-        method="monte-carlo" if large else "linearised",
-        samples=SAMPLES,
-    )
+    return combine([posterior]).simulate(record, outcome.n_init, samples=SAMPLES if large else None)
 
 
 def write(outcome: Outcome, folder: Path) -> None:
@@ -215,12 +210,12 @@ def write(outcome: Outcome, folder: Path) -> None:
         n = outcome.n_init
         own = f"-{k + 1}" if len(outcome.data.test) > 1 else ""
         title = f"{name}{note}: {record.name}"
-        run = model.simulate(record.u, record.y[:n])
         figures.save(
-            figures.free_run_figure(record, run, n, title), folder / f"{name}-free-run{own}.png"
+            figures.free_run_figure(record, model.simulate(record, n), title),
+            folder / f"{name}-free-run{own}.png",
         )
         figures.save(
-            figures.free_run_figure(record, band(model, outcome, record), n, title, sigmas=2),
+            figures.free_run_figure(record, band(model, outcome, record), title, sigmas=2),
             folder / f"{name}-posterior{own}.png",
         )
     content = json.dumps(plain(report(outcome)), indent=1, allow_nan=False)

@@ -17,7 +17,7 @@ from occamid.data.record import Record
 from occamid.files.atomic import replace_file
 from occamid.files.plain import plain
 from occamid.training.settings import Settings
-from occamid.training.train import identify, provenance
+from occamid.training.train import provenance, train
 
 # Networks that are trained like the paper's rows, but without what makes those sparse.
 PLAIN = ("mlp-plain", "lstm-plain", "lstm-no-lags")
@@ -89,11 +89,11 @@ def _errors(
 
 def _plain(record: str, name: str, protocol: Protocol, restarts: int, seed: int) -> dict[str, Any]:
     data = load(record, protocol)
-    result = identify(data.estimation, plain_settings(record, name, restarts, seed))
+    result = train(data.estimation, plain_settings(record, name, restarts, seed))
     n_init = known_outputs(data, protocol, result.start)
     errors = np.stack(
         [
-            free_run_errors(result.simulate(r, n_init)[0, :, 0], r, protocol, n_init)
+            free_run_errors(result.free_runs(r, n_init)[0, :, 0], r, protocol, n_init)
             for r in data.test
         ]
     )

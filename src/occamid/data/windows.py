@@ -1,4 +1,4 @@
-"""Regressors: which past inputs and outputs a model sees, and the arrays made of them.
+"""Terms: which past inputs and outputs a model sees, and the arrays made of them.
 
 With lags ``L`` a record gives ``z(t) = [u(t-L) … u(t), y(t-L) … y(t-1)]``, oldest first, every
 input channel before every output channel.  Each entry keeps its channel and lag, so that a
@@ -24,7 +24,7 @@ Term = tuple[int, int]  # (channel, lag)
 
 
 @dataclass(frozen=True)
-class Regressors:
+class Terms:
     """An ordered list of lagged channels: input terms first, then output terms."""
 
     inputs: tuple[Term, ...]
@@ -54,7 +54,7 @@ class Regressors:
         """The largest lag of an output: the length of the free run's shift register."""
         return max((lag for _, lag in self.outputs), default=0)
 
-    def select(self, keep: Bool[Array, " nz"]) -> Regressors:
+    def select(self, keep: Bool[Array, " nz"]) -> Terms:
         """Only the regressors marked in ``keep``."""
         terms = [t for t, kept in zip(self.inputs + self.outputs, keep, strict=True) if kept]
         n_inputs = int(np.sum(keep[: len(self.inputs)]))
@@ -62,7 +62,7 @@ class Regressors:
 
 
 class Windows(NamedTuple):
-    """Regressors and targets of several experiments, padded at the end to one length.
+    """Terms and targets of several experiments, padded at the end to one length.
 
     Row ``t`` is sample ``start + t`` of its record.
     """
@@ -74,11 +74,9 @@ class Windows(NamedTuple):
     residuals: Float[JaxArray, " R"]  # number of residuals, samples x outputs
 
 
-def full_regressors(
-    record: Record, input_lags: int, output_lags: int, delay: int = 0
-) -> Regressors:
+def all_terms(record: Record, input_lags: int, output_lags: int, delay: int = 0) -> Terms:
     """Every lag from ``delay`` to ``input_lags`` and from 1 to ``output_lags``, oldest first."""
-    return Regressors(
+    return Terms(
         inputs=_window(record.u.shape[1], input_lags, delay),
         outputs=_window(record.y.shape[1], output_lags, 1),
         input_names=record.input_names,
@@ -98,11 +96,11 @@ def lagged(x: Float[Array, "N n"], terms: tuple[Term, ...], start: int) -> Float
 
 def windows(
     records: Sequence[Record],
-    regressors: Regressors,
+    terms: Terms,
     start: int,
     held_back: Sequence[slice] | None = None,
 ) -> Windows:
-    """Regressors and targets from sample ``start`` of each record; none crosses a border.
+    """Terms and targets from sample ``start`` of each record; none crosses a border.
 
     ``held_back`` names rows of each record that are not to be learned from: no window with one
     of their outputs in it, as target or as regressor, counts.  (The state of a recurrent
@@ -116,7 +114,7 @@ def windows(
             )
     z = [
         np.concatenate(
-            [lagged(r.u, regressors.inputs, start), lagged(r.y, regressors.outputs, start)], axis=1
+            [lagged(r.u, terms.inputs, start), lagged(r.y, terms.outputs, start)], axis=1
         )
         for r in records
     ]
@@ -124,14 +122,12 @@ def windows(
     valid = [np.ones((len(part), 1)) for part in y]
     for part, record, block in zip(valid, records, held_back or (), strict=held_back is not None):
         first, stop, _ = block.indices(len(record))
-        part[max(0, first - start) : max(0, stop + regressors.output_lag - start)] = 0.0
+        part[max(0, first - start) : max(0, stop + terms.output_lag - start)] = 0.0
     return Windows(
         z=jnp.asarray(_pad(z)),
         y=jnp.asarray(_pad(y)),
         valid=jnp.asarray(_pad(valid)),
-        history=jnp.asarray(
-            np.stack([r.y[start - regressors.output_lag : start] for r in records])
-        ),
+        history=jnp.asarray(np.stack([r.y[start - terms.output_lag : start] for r in records])),
         residuals=jnp.asarray(
             [float(v.sum() * part.shape[1]) for v, part in zip(valid, y, strict=True)]
         ),

@@ -1,100 +1,25 @@
 """What the automatic mode tries: a few families of models, from simple to flexible.
 
 Everything is derived from the records (their length, their proposed lags) and from the effort;
-nothing is tuned to one record.  Whatever the user fixes in the plan is fixed in every family.
+nothing is tuned to one record.  Whatever the user fixes is fixed in every family.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from typing import Any
 
 from occamid.data.lags import propose_lags
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
-from occamid.errors import DataError, SettingsError
-from occamid.training.settings import Lags, Positive, Settings, Units, readable
+from occamid.errors import DataError
+from occamid.identification.options import Options
+from occamid.training.settings import Settings
 
-Effort = Literal["quick", "standard", "thorough"]
 LONGEST_RESPONSE = 50  # lags of the family without output feedback
 LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
 OUTPUT_LAGS = 10
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How much is tried: folds of the cross-validation, restarts, members, refinement steps.
-
-    ``pace`` scales the epochs of every cycle, ``rows`` is the most that is trained on.
-    """
-
-    folds: int
-    restarts: int
-    members: int
-    iterations: int
-    pace: float = 1.0
-    rows: int = 10_000
-
-
-BUDGETS: dict[str, Budget] = {
-    "quick": Budget(folds=2, restarts=8, members=5, iterations=24, pace=0.5, rows=1_000),
-    "standard": Budget(folds=3, restarts=20, members=10, iterations=60),
-    "thorough": Budget(folds=5, restarts=60, members=25, iterations=120),
-}
-
-
-class Plan(BaseModel):
-    """What the user may fix; ``auto`` and unset values are decided by the data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    effort: Effort = Field("standard", description="how much is tried: quick, standard, thorough")
-    network: Literal["auto", "mlp", "lstm", "rnn"] = Field(
-        "auto", description="auto tries several families; a named one is taken as it is"
-    )
-    hidden: tuple[Units, ...] | None = Field(None, description="units of each hidden layer")
-    activation: str | None = Field(None, description="of an mlp or rnn")
-    input_lags: Lags = Field("auto", description="largest lag of the inputs")
-    output_lags: Lags = Field("auto", description="largest lag of the outputs")
-    lam: tuple[Positive, ...] | Literal["auto"] = Field("auto", description="λ, one or several")
-    restarts: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
-        None, description="initialisations"
-    )
-    cycles: Annotated[int, Field(ge=1, le=1_000)] | None = Field(
-        None, description="identification cycles"
-    )
-    epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        None, description="epochs in each cycle"
-    )
-    single: bool = Field(False, description="one model instead of an ensemble")
-    seed: int = Field(0, ge=0, lt=2**31, description="fixes everything that is random")
-
-    @field_validator("hidden", "lam", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return (value,)
-        return tuple(value) if isinstance(value, list) else value
-
-    def __init__(self, /, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise SettingsError(readable(error, tuple(type(self).model_fields))) from None
-
-    @property
-    def budget(self) -> Budget:
-        """The effort in numbers."""
-        return BUDGETS[self.effort]
-
-    def fixed(self) -> dict[str, Any]:
-        """Settings that the user fixed, for every family."""
-        names = ("hidden", "activation", "input_lags", "output_lags", "lam", "cycles", "epochs")
-        found = {name: getattr(self, name) for name in names}
-        return {k: v for k, v in found.items() if v is not None and v != "auto"}
 
 
 @dataclass(frozen=True)
@@ -111,29 +36,29 @@ class Family:
     refined: bool = False
 
 
-def families(plan: Plan, records: Sequence[Record]) -> list[Family]:
+def families(options: Options, records: Sequence[Record]) -> list[Family]:
     """The families to try on these records, the simplest first."""
-    _check_lags(plan, records)
+    _check_lags(options, records)
     scaling = fit_scaling(records, "standardize")
     inputs, outputs = 1, 1  # where the user fixed both, those take their place
-    if "auto" in (plan.input_lags, plan.output_lags):
+    if "auto" in (options.input_lags, options.output_lags):
         inputs, outputs = propose_lags([scaling.apply(r) for r in records])
-    base = {"seed": plan.seed, "restarts": plan.restarts or plan.budget.restarts}
-    if plan.network != "auto":
+    base = {"seed": options.seed, "restarts": options.restarts or options.budget.restarts}
+    if options.network != "auto":
         own: dict[str, Any] = {
-            "network": plan.network,
+            "network": options.network,
             "input_lags": inputs,
             "output_lags": outputs,
         }
-        own |= {"hidden": (10,), "learning_rate": 1e-2 if plan.network == "mlp" else 5e-3}
-        settings = Settings(**(base | own | plan.fixed()))
-        about = f"{plan.network} on lagged inputs and outputs"
-        return [Family(plan.network, plan.network, about, settings)]
+        own |= {"hidden": (10,), "learning_rate": 1e-2 if options.network == "mlp" else 5e-3}
+        settings = Settings(**(base | own | options.fixed()))
+        about = f"{options.network} on lagged inputs and outputs"
+        return [Family(options.network, options.network, about, settings)]
     rows = sum(map(len, records)) // records[0].u.shape[1]
     found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
-    fixed = plan.fixed()
+    fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f.settings, fixed)]
-    pace = plan.budget.pace
+    pace = options.budget.pace
     return [
         replace(
             f, settings=f.settings.replace(**{"epochs": round(pace * f.settings.epochs)} | fixed)
@@ -142,9 +67,11 @@ def families(plan: Plan, records: Sequence[Record]) -> list[Family]:
     ]
 
 
-def _check_lags(plan: Plan, records: Sequence[Record]) -> None:
+def _check_lags(options: Options, records: Sequence[Record]) -> None:
     """Refuse lags beyond the shortest record before anything of their size is made."""
-    most = max((v for v in (plan.input_lags, plan.output_lags) if isinstance(v, int)), default=0)
+    most = max(
+        (v for v in (options.input_lags, options.output_lags) if isinstance(v, int)), default=0
+    )
     for record in records:
         if len(record) <= most:
             raise DataError(

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from occamid.assessment.metrics import fit_percent
-from occamid.bands.monte_carlo import Distribution
+from occamid.assessment.run import Run
 from occamid.data.record import Record
 from occamid.networks import matrices
 from occamid.training.model import Model
@@ -19,8 +18,7 @@ BLUE, GREY = "#1f5fa8", "#8a8a8a"
 
 def free_run_figure(
     record: Record,
-    simulated: Float[np.ndarray, "N ny"] | Distribution,
-    skip: int,
+    run: Run,
     title: str,
     sigmas: float | None = None,
 ) -> Figure:
@@ -28,17 +26,16 @@ def free_run_figure(
 
     The band of a distribution holds 95 % of it, or ``sigmas`` standard deviations either side.
     """
-    run = simulated.mean if isinstance(simulated, Distribution) else simulated
-    ny = record.y.shape[1]
+    ny, skip = record.y.shape[1], run.n_init
     figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
     time = np.arange(len(record)) * record.sampling_time
-    fits = fit_percent(record.y, run, skip)
+    fits = run.fit(record)
     axes = figure.subplots(ny, 1, squeeze=False, sharex=True)[:, 0]
     for k, axis in enumerate(axes):
         axis.plot(time, record.y[:, k], color=GREY, lw=1.8, label="measured")
-        axis.plot(time, run[:, k], color=BLUE, lw=1.1, label=f"free run, fit {fits[k]:.1f} %")
-        if isinstance(simulated, Distribution):
-            low, high = (edge[:, k] for edge in _band(simulated, sigmas))
+        axis.plot(time, run.mean[:, k], color=BLUE, lw=1.1, label=f"free run, fit {fits[k]:.1f} %")
+        if run.std is not None:
+            low, high = (edge[:, k] for edge in _band(run, sigmas))
             inside = np.mean(
                 (record.y[skip:, k] >= low[skip:]) & (record.y[skip:, k] <= high[skip:])
             )
@@ -74,10 +71,10 @@ def compare_figure(
     return figure
 
 
-def _band(found: Distribution, sigmas: float | None) -> tuple[np.ndarray, np.ndarray]:
+def _band(found: Run, sigmas: float | None) -> tuple[np.ndarray, np.ndarray]:
     if sigmas is None:
         return found.interval(0.95)
-    return found.mean - sigmas * found.std, found.mean + sigmas * found.std
+    return found.mean - sigmas * found.spread, found.mean + sigmas * found.spread
 
 
 def reliability_figure(

@@ -16,7 +16,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from occamid import networks
-from occamid.data.windows import Regressors, Windows
+from occamid.data.windows import Terms, Windows
 from occamid.networks import MLP, Groups, Network, Params
 from occamid.networks.simulate import free_run
 from occamid.training import evidence
@@ -28,7 +28,7 @@ class Program(NamedTuple):
     """What is compiled in; hashable, so that equal programs share one compilation."""
 
     network: Network
-    regressors: Regressors
+    terms: Terms
     groups: Groups
     loss: str
     aggregation: str
@@ -84,7 +84,7 @@ def init(program: Program, key: Array, lam: Float[Array, ""]) -> State:
 
 
 def compress(network: Network, data: Windows) -> Windows:
-    """Fewer rows with the same energy, where the network is linear in its regressors.
+    """Fewer rows with the same energy, where the network is linear in its terms.
 
     An identity network without biases sees ``[Z Y]`` only through ``‖Z w − Y‖``, so the
     triangular factor of ``[Z Y]`` can stand for all samples: loss, gradient and curvature are
@@ -205,9 +205,7 @@ def cycle(
     widths = {name: evidence.combined_width(p.psi) for name, p in prior.items()}
     energy = 0.5 * jnp.sum(errors)
     noise = evidence.estimate_noise(energy, count, hessian, widths, mask)
-    run = jax.vmap(lambda e: free_run(program.network, program.regressors, params, e, 0))(
-        experiments
-    )
+    run = jax.vmap(lambda e: free_run(program.network, program.terms, params, e, 0))(experiments)
     run = jnp.where(experiments.valid > 0, run, experiments.y)  # nothing of the padding counts
     miss = run - experiments.y
     samples = count / data.y.shape[-1]

@@ -9,7 +9,7 @@ over the whole record is differentiated, and Levenberg's and Marquardt's method 
 while the precisions α of the groups and the noise variances σ² follow from MacKay's fixed point
 (1992): ``α_g = γ_g / ‖w_g‖²``, ``γ_g = n_g − α_g tr_g A⁻¹``, ``σ² = ‖r‖² / (T − γ)``, with
 ``A = Σ_k J_kᵀ J_k / σ_k² + diag α``.  A group is a regressor's column in a matrix that reads the
-regressors, or another matrix or bias as a whole; a group whose α grows without bound is pruned.
+terms, or another matrix or bias as a whole; a group whose α grows without bound is pruned.
 All members are refined together in one compiled program; ``A⁻¹`` is the covariance of the bands.
 """
 
@@ -23,16 +23,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from occamid.bands.posterior import Posterior
 from occamid.data.record import Record, as_records
-from occamid.data.windows import Regressors, Windows, windows
+from occamid.data.windows import Terms, Windows, windows
 from occamid.errors import SettingsError
 from occamid.networks import MLP, Network, is_matrix, reads_regressors
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import free_run
-from occamid.training.members import batch_of
+from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
+from occamid.training.members import members_of
 from occamid.training.model import Model
 
 Array = np.ndarray
@@ -64,6 +64,18 @@ class Fit(NamedTuple):
     log_evidence: Float[jax.Array, ""]
 
 
+class Refined(NamedTuple):
+    """A refined, compact model and the precision of its free parameters, scaled units."""
+
+    model: Model
+    positions: Int[Array, " n"]  # of the free parameters in the model's flat vector
+    precision: Float[Array, "n n"]
+    widths: Float[Array, " n"]  # prior variances
+    noise_variance: Float[Array, " ny"]
+    effective: float
+    log_evidence: float
+
+
 def groups(network: Network) -> tuple[Array, int]:
     """For every flat parameter the number of its group, and how many groups there are."""
     found, count = [], 0
@@ -81,8 +93,8 @@ def refine(
     *,
     iterations: int = 60,
     held_back: Sequence[slice] | None = None,
-) -> list[Posterior]:
-    """Refit models of one identification in free run; each comes back with its posterior.
+) -> list[Refined]:
+    """Refit models of one identification in free run; each comes back with its precision.
 
     Args:
         models: as trained; all of one family, with common scaling.
@@ -93,8 +105,8 @@ def refine(
     if not all(isinstance(model.network, MLP) for model in models):
         raise SettingsError("only an mlp can be refined in free run, no recurrent network.")
     small = [collapse(model).compact() for model in models]
-    batch = batch_of(small)
-    first, network, regressors = small[0], batch.like.network, batch.like.regressors_in
+    batch = members_of(small)
+    first, network, terms = small[0], batch.like.network, batch.like.terms
     matrices = np.concatenate(
         [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
     )
@@ -106,14 +118,14 @@ def refine(
         known = as_records(records)
         blocks = held_back or (slice(0, 0),) * len(known)
         scaled = [_without(first.scaling.apply(r), b) for r, b in zip(known, blocks, strict=True)]
-        data = windows(scaled, regressors, first.start, held_back)
+        data = windows(scaled, terms, first.start, held_back)
         # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
         together = 1 if jax.default_backend() == "cpu" else len(small)
         fits = jax.device_get(
-            _refine(network, regressors, together, iterations, data, batch.weights, mask)
+            _refine(network, terms, together, iterations, data, batch.weights, mask)
         )
     return [
-        _posterior(first, network, regressors, jax.tree.map(lambda x, k=k: x[k], fits))
+        _refined(first, network, terms, jax.tree.map(lambda x, k=k: x[k], fits))
         for k in range(len(small))
     ]
 
@@ -152,7 +164,7 @@ def collapse(model: Model) -> Model:
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _refine(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     together: int,
     iterations: int | jax.Array,
     data: Windows,
@@ -160,13 +172,13 @@ def _refine(
     mask: Float[jax.Array, "K P"],
 ) -> Fit:
     number, count = groups(network)
-    place = _Place(network, regressors, data, jnp.sum(data.valid), jnp.asarray(number), count)
+    place = _Place(network, terms, data, jnp.sum(data.valid), jnp.asarray(number), count)
 
     def one(pair: tuple[jax.Array, jax.Array]) -> Fit:
         w, m = pair
         squares = jnp.sum(_residual(place, w) ** 2, axis=0)
         variance = jnp.maximum(squares / place.rows, 1e-10)
-        state = State(w, m, jnp.ones(count), variance, jnp.asarray(1e-2))
+        state = State(w, m, jnp.ones(count), variance, jnp.asarray(FIRST_DAMPING))
         state = jax.lax.fori_loop(0, iterations, partial(_step, place), state)
         return _finish(place, state)
 
@@ -177,7 +189,7 @@ class _Place(NamedTuple):
     """What does not change during refinement."""
 
     network: Network
-    regressors: Regressors
+    terms: Terms
     data: Windows
     rows: Float[jax.Array, ""]
     number: jax.Array  # of the group of each weight
@@ -186,7 +198,7 @@ class _Place(NamedTuple):
 
 def _residual(place: _Place, w: Float[jax.Array, " P"]) -> Float[jax.Array, "RT ny"]:
     params = unflatten(place.network, w)
-    runs = jax.vmap(lambda e: free_run(place.network, place.regressors, params, e, 0))(place.data)
+    runs = jax.vmap(lambda e: free_run(place.network, place.terms, params, e, 0))(place.data)
     return _miss(runs, place.data)
 
 
@@ -200,7 +212,7 @@ class _Local(NamedTuple):
 
 
 def sensitivities(
-    network: Network, regressors: Regressors, w: Float[jax.Array, " P"], experiment: Windows
+    network: Network, terms: Terms, w: Float[jax.Array, " P"], experiment: Windows
 ) -> tuple[Float[jax.Array, "T ny"], Float[jax.Array, "T ny P"]]:
     """A free run and its derivative along every weight.
 
@@ -209,10 +221,10 @@ def sensitivities(
     is a recursion.
     """
     params = unflatten(network, w)
-    run = free_run(network, regressors, params, experiment, 0)
-    n_inputs, length = len(regressors.inputs), experiment.history.shape[0]
+    run = free_run(network, terms, params, experiment, 0)
+    n_inputs, length = len(terms.inputs), experiment.history.shape[0]
     past = jnp.concatenate([experiment.history.astype(run.dtype), run])
-    channels, lags = np.array(regressors.outputs, dtype=int).reshape(-1, 2).T
+    channels, lags = np.array(terms.outputs, dtype=int).reshape(-1, 2).T
     rows = np.arange(len(run))[:, None] + length - lags
     fed = past[rows, channels]
     inputs = experiment.z[:, :n_inputs]
@@ -221,7 +233,7 @@ def sensitivities(
         return network.apply(unflatten(network, w), jnp.concatenate([u, y])[None])[0]
 
     by_w, by_y = jax.vmap(jax.jacrev(f, argnums=(0, 2)), in_axes=(None, 0, 0))(w, inputs, fed)
-    if not len(regressors.outputs):
+    if not len(terms.outputs):
         return run, by_w
 
     def step(register: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -241,8 +253,8 @@ def _miss(runs: Float[jax.Array, "R T ny"], data: Windows) -> Float[jax.Array, "
 
 def _expand(place: _Place, state: State) -> _Local:
     """Residuals, gradient and Gauss-Newton precision; masked weights get a unit diagonal."""
-    network, regressors, data = place.network, place.regressors, place.data
-    runs, J = jax.vmap(lambda e: sensitivities(network, regressors, state.w, e))(data)
+    network, terms, data = place.network, place.terms, place.data
+    runs, J = jax.vmap(lambda e: sensitivities(network, terms, state.w, e))(data)
     r = _miss(runs, data)
     within = (jnp.abs(runs) < RANGE)[..., None] & jnp.isfinite(J)
     J = jnp.where(within, J, 0.0)  # the derivative of what is clipped
@@ -261,20 +273,17 @@ def _step(place: _Place, k: jax.Array, state: State) -> State:
     def energy(w: jax.Array, r: jax.Array) -> jax.Array:
         return 0.5 * jnp.sum(r**2 / state.variance) + 0.5 * jnp.sum(at.prior * w**2)
 
-    damped = at.precision + state.damping * jnp.diag(jnp.diag(at.precision))
-    w = state.w - state.mask * jnp.linalg.solve(damped, at.gradient)
-    new = energy(w, _residual(place, w))
-    better = jnp.isfinite(new) & (new < energy(state.w, at.r))
+    w = state.w - state.mask * damped(at.precision, at.gradient, state.damping)
+    better = lower(energy(w, _residual(place, w)), energy(state.w, at.r))
     gamma = (1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * state.mask
     alpha, variance = _evidence_update(place, state, at.r, gamma)
     update = (k >= FIRST_UPDATE) & ((k - FIRST_UPDATE) % EVERY == 0)
-    damping = jnp.where(better, state.damping / 3, state.damping * 4)
     return State(
         w=jnp.where(better, w, state.w),
         mask=state.mask,
         alpha=jnp.where(update, alpha, state.alpha),
         variance=jnp.where(update | (k < FIRST_UPDATE), variance, state.variance),
-        damping=jnp.clip(damping, 1e-6, 1e6),
+        damping=next_damping(state.damping, better),
     )
 
 
@@ -308,29 +317,22 @@ def _finish(place: _Place, state: State) -> Fit:
     )
 
 
-def _posterior(like: Model, network: Network, regressors: Regressors, fit: Fit) -> Posterior:
-    """The refined model in compact form with the covariance of what is left."""
+def _refined(like: Model, network: Network, terms: Terms, fit: Fit) -> Refined:
+    """The refined model in compact form with the precision of what is left."""
     weights = unflatten(network, np.asarray(fit.w))
-    whole = replace(
-        like, network=network, regressors_in=regressors, weights=weights, prior_widths=None
-    )
+    whole = replace(like, network=network, terms=terms, weights=weights, prior_widths=None)
     model = whole.compact()
     live = network.live({n: v != 0 for n, v in weights.items() if is_matrix(n)})
     numbers = network.select(unflatten(network, np.arange(len(fit.w))), live)
     inside = np.concatenate(
         [numbers.get(n, np.full(v.shape, -1)).ravel() for n, v in model.weights.items()]
     )
-    free = (inside >= 0) & (np.asarray(fit.mask)[inside] > 0)
-    positions = np.flatnonzero(free)
+    positions = np.flatnonzero((inside >= 0) & (np.asarray(fit.mask)[inside] > 0))
     chosen = inside[positions]
-    values, vectors = np.linalg.eigh(fit.precision[np.ix_(chosen, chosen)])
-    floor = 1e-12 * values.max(initial=1.0)  # rounding can leave a flat direction at zero
-    values = np.maximum(values, floor)
-    return Posterior(
+    return Refined(
         model=model,
-        method="full",
         positions=positions,
-        factor=vectors / np.sqrt(values),
+        precision=np.asarray(fit.precision)[np.ix_(chosen, chosen)],
         widths=1.0 / np.asarray(fit.alpha)[chosen],
         noise_variance=np.asarray(fit.variance),
         effective=float(fit.effective),

@@ -57,7 +57,7 @@ REMEDIES = {
     "lam": "give one or more positive numbers",
     "input_lags": 'give a whole number or "auto"',
     "output_lags": 'give a whole number or "auto"',
-    "horizon": "give a whole number above 0, or leave it out",
+    "reach": "give a whole number above 0, or leave it out",
     "int_type": "give a whole number",
     "int_parsing": "give a whole number",
     "float_type": "give a number",
@@ -106,7 +106,7 @@ class Settings(BaseModel):
     curvature_count: Literal["once", "per-group"] = Field(
         "per-group", description="how often H/λ enters the posterior width of a weight"
     )
-    horizon: int | None = Field(
+    reach: int | None = Field(
         None, ge=1, description="τ of the recurrent curvature; none: unlimited"
     )
 
@@ -160,8 +160,8 @@ class Settings(BaseModel):
             )
         if self.skip and self.network != "mlp":
             raise ValueError(f"skip: only an mlp has a direct path; network is {self.network}")
-        if self.horizon is not None and self.network == "mlp":
-            raise ValueError("horizon: an mlp has no recurrence; use network = lstm or rnn")
+        if self.reach is not None and self.network == "mlp":
+            raise ValueError("reach: an mlp has no recurrence; use network = lstm or rnn")
         return self
 
     def __init__(self, /, **values: Any) -> None:
@@ -175,7 +175,7 @@ class Settings(BaseModel):
         return Settings(**{**self.model_dump(), **changes})
 
     def to_toml(self) -> str:
-        """The settings as a TOML document; an unlimited horizon is left out."""
+        """The settings as a TOML document; an unlimited reach is left out."""
         values = {k: v for k, v in self.model_dump().items() if v is not None}
         return tomli_w.dumps(values)
 

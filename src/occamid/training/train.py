@@ -27,7 +27,7 @@ import numpy as np
 from occamid.data.lags import propose_lags
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
-from occamid.data.windows import Windows, full_regressors, windows
+from occamid.data.windows import Windows, all_terms, windows
 from occamid.errors import SettingsError
 from occamid.files.checkpoints import Checkpoints, digest_of
 from occamid.networks import (
@@ -39,7 +39,7 @@ from occamid.networks import (
     groups_for,
     matrices,
 )
-from occamid.training.batch import DIVERGED, Result, summarise
+from occamid.training.batch import DIVERGED, Batch, summarise
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
 from occamid.training.settings import Settings
@@ -64,14 +64,14 @@ class Progress(NamedTuple):
     sparsity: float  # mean of the chunk just finished
 
 
-def identify(
+def train(
     records: Record | Iterable[Record],
     settings: Settings | None = None,
     *,
     held_back: Sequence[slice] | None = None,
     progress: Callable[[Progress], None] | None = None,
     checkpoints: Checkpoints | None = None,
-) -> Result:
+) -> Batch:
     """Identify a dynamic system from one or more estimation records.
 
     Args:
@@ -93,7 +93,7 @@ def identify(
         settings = resolve_lags(settings, [scaling.apply(r) for r in allowed])
         scaled = [scaling.apply(r) for r in estimation]
         program = build_program(settings, scaled[0])
-        experiments = windows(scaled, program.regressors, program.regressors.max_lag, held_back)
+        experiments = windows(scaled, program.terms, program.terms.max_lag, held_back)
         kept, seconds = _run(program, settings, experiments, progress, checkpoints)
     residuals = int(np.asarray(experiments.residuals).sum())
     return _assemble(program, settings, scaling, allowed, residuals, kept, seconds)
@@ -132,18 +132,16 @@ def build_network(settings: Settings, n_in: int, n_out: int) -> Network:
         n_out,
         settings.activation,
         settings.bias,
-        settings.horizon,
+        settings.reach,
     )
 
 
 def build_program(settings: Settings, record: Record) -> Program:
-    """What is compiled: regressors, network, groups and the variants of the update."""
+    """What is compiled: terms, network, groups and the variants of the update."""
     assert isinstance(settings.input_lags, int)
     assert isinstance(settings.output_lags, int)
-    regressors = full_regressors(
-        record, settings.input_lags, settings.output_lags, settings.input_delay
-    )
-    network = build_network(settings, len(regressors), record.y.shape[1])
+    terms = all_terms(record, settings.input_lags, settings.output_lags, settings.input_delay)
+    network = build_network(settings, len(terms), record.y.shape[1])
     names = tuple(matrices(network.specs()))
     places = [f"{n}/{g.name}" for n in names for g in STRUCTURES[settings.structure]]
     for pattern in settings.lam_scale:
@@ -153,7 +151,7 @@ def build_program(settings: Settings, record: Record) -> Program:
             )
     return Program(
         network=network,
-        regressors=regressors,
+        terms=terms,
         groups=groups_for(names, settings.structure, tuple(settings.lam_scale.items())),
         loss=settings.loss,
         aggregation=settings.aggregation,
@@ -197,7 +195,7 @@ def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> in
         assert isinstance(network, Recurrent)
         gates = len(network.cell.gates)
         width = (6 * gates + 8) * sum(network.hidden) + 4 * network.n_out
-        width += 2 * (network.horizon or 0) * sum(network.hidden)
+        width += 2 * (network.reach or 0) * sum(network.hidden)
     if program.curvature != "recursive":
         width *= 64  # tangents that run together
     n_params = sum(math.prod(spec.shape) for spec in network.specs().values())
@@ -345,7 +343,7 @@ def _assemble(
     residuals: int,
     kept: Kept,
     seconds: dict[str, float],
-) -> Result:
+) -> Batch:
     """Host arrays and figures in the user's units, (λ, restart, cycle) first."""
 
     def split(x: np.ndarray) -> np.ndarray:
@@ -366,12 +364,12 @@ def _assemble(
     )
     spread = max(float(np.std(scaling.apply_y(r.y))) for r in records)
     ran = np.isfinite(info.free_run_mse).all(axis=-1) & (info.free_run_peak < DIVERGED * spread)
-    empty = table["regressors"] == 0
+    empty = table["n_regressors"] == 0
     table["status"] = np.select([~finite, ~ran, empty], [3, 2, 1], default=0)
-    return Result(
+    return Batch(
         settings=settings,
         network=program.network,
-        regressors=program.regressors,
+        terms=program.terms,
         scaling=scaling,
         sampling_time=records[0].sampling_time,
         count=residuals,
