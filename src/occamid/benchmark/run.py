@@ -18,6 +18,7 @@ from occamid.benchmark.rows import LIMIT, SPARSITY_MARGIN, WARNING, Experiment, 
 from occamid.data import benchmarks
 from occamid.data.record import Record
 from occamid.files.atomic import replace_file
+from occamid.files.plain import plain
 from occamid.networks import matrices
 from occamid.reporting import figures
 from occamid.training.batch import Index, Result

@@ -22,6 +22,7 @@ from occamid.files.plain import plain
 from occamid.identification.identify import Automatic
 from occamid.identification.job import Job
 from occamid.reporting import figures
+from occamid.training.batch import Result
 
 SETTINGS, SUMMARY, WEIGHTS = "settings.toml", "result.json", "weights.safetensors"
 MODEL, CONTENT, PAGE = "model.safetensors", "report.json", "report.html"
