@@ -11,7 +11,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from occamid.errors import SettingsError
 from occamid.identification import identify as auto
-from occamid.training import train as driver
 
 console = Console()
 
@@ -39,7 +38,8 @@ def numbers(text: str | None, kind: type, name: str) -> tuple[Any, ...] | None:
         ) from None
 
 
-def _columns() -> tuple[Any, ...]:
+def columns() -> tuple[Any, ...]:
+    """What stands in a live bar."""
     return (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -53,7 +53,7 @@ def _columns() -> tuple[Any, ...]:
 @contextmanager
 def stage_bar(quiet: bool = False) -> Iterator[Callable[[auto.Stage], None]]:
     """A live bar of the automatic mode: what goes on, time so far, time left."""
-    with Progress(*_columns(), console=console, disable=quiet) as bar:
+    with Progress(*columns(), console=console, disable=quiet) as bar:
         task = bar.add_task("reading", total=1.0, state="", left="")
 
         def progress(stage: auto.Stage) -> None:
@@ -63,26 +63,6 @@ def stage_bar(quiet: bool = False) -> Iterator[Callable[[auto.Stage], None]]:
                 description=stage.what,
                 completed=stage.share,
                 left="" if left is None else f"{left:.0f} s left",
-            )
-
-        yield progress
-
-
-@contextmanager
-def training_bar(what: str = "compiling") -> Iterator[Callable[[driver.Progress], None]]:
-    """A live bar: cycles done, time so far, time left, best error so far."""
-    with Progress(*_columns(), console=console) as bar:
-        task = bar.add_task(what, total=None, state="", left="")
-
-        def progress(p: driver.Progress) -> None:
-            left = p.seconds / p.done * (p.total - p.done)
-            bar.update(
-                task,
-                description=f"training {p.models} models",
-                total=p.total,
-                completed=p.done,
-                state=f"free run {p.best_free_run:.3f} σ, sparsity {p.sparsity:.0%}",
-                left=f"{left:.0f} s left",
             )
 
         yield progress

@@ -1,4 +1,4 @@
-"""Coverage of the bands on twins and real records: ``python benchmarks/bands.py``.
+"""Coverage of the bands on twins and real records: ``python -m occamid_benchmarks.studies.bands``.
 
 Every free run starts after the initial window of the largest lag and looks at nothing of the test
 record but its input.  Writes ``benchmarks/results/bands.json`` and prints the tables of
@@ -12,7 +12,6 @@ import sys
 import time
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,11 @@ import numpy as np
 from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, identify, rmse
 from occamid.bands.calibration import conformal_inflation, cross_validate, held_back_scores, score
 from occamid.bands.monte_carlo import Distribution
-from occamid.data import benchmarks, twins
+from occamid.data import twins
 from occamid.training.train import provenance
+from occamid_benchmarks import RESULTS, registry
 
-RESULTS = Path(__file__).parent / "results" / "bands.json"
+RECORDED = RESULTS / "bands.json"
 SEEDS = 3
 FOLDS = 2  # of the conformal column
 
@@ -59,7 +59,7 @@ def figures(record: Record, found: Distribution, skip: int) -> dict[str, Any]:
 
 def of_real(name: str) -> dict[str, Any]:
     """Every kind of band on the test records of one real process, averaged over them."""
-    estimation, tests, _ = benchmarks.load(name, "official")
+    estimation, tests, _ = registry.load(name, "official")
     result = identify(estimation, Settings())
     ensemble = ensemble_of(result, estimation)
     folds = cross_validate(estimation, result.settings, FOLDS)
@@ -84,9 +84,8 @@ def of_real(name: str) -> dict[str, Any]:
     return found
 
 
-def tables() -> list[str]:
-    """The tables of docs/bands.md, from the recorded results."""
-    found = json.loads(RESULTS.read_text())
+def tables(found: dict[str, Any]) -> list[str]:
+    """The tables of docs/bands.md, of recorded results."""
     lines = ["| twin | seed | 50 % | 80 % | 95 % | noise-free by epistemic 95 % | RMSE | width |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for name, rows in found["twins"].items():
@@ -110,11 +109,11 @@ def tables() -> list[str]:
 
 def keep(found: dict[str, Any]) -> None:
     """Write what there is so far."""
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    RECORDED.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def main() -> None:
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     found["provenance"] = provenance() | {"seeds": SEEDS}
     if "--real" not in sys.argv:
         found["twins"] = {}
@@ -125,11 +124,11 @@ def main() -> None:
             keep(found)
     if "--twins" not in sys.argv:
         found.setdefault("real", {})
-        for name in benchmarks.BENCHMARKS:
+        for name in registry.BENCHMARKS:
             found["real"][name] = of_real(name)
             print(name, json.dumps(found["real"][name]), flush=True)
             keep(found)
-    print(*tables(), sep="\n\n")
+    print(*tables(found), sep="\n\n")
 
 
 if __name__ == "__main__":
