@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from benchmarks.core import ROWS, compile_seconds, sweep_cost
 from occamid import Batch, Record, Settings, train
 from occamid.data import twins
-from occamid.data.benchmarks import Data
+from occamid_benchmarks.registry import Data
+from occamid_benchmarks.studies.core import ROWS, compile_seconds, sweep_cost
 
 pytestmark = pytest.mark.slow
 

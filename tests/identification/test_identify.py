@@ -92,7 +92,7 @@ def twin() -> twins.Twin:
 
 def test_an_identification_end_to_end(twin: twins.Twin) -> None:
     told: list[Stage] = []
-    found = identify(twin.estimation, TINY, progress=told.append)
+    found = train(twin.estimation, TINY, progress=told.append)
     assert {t.family for t in found.trials} >= {"linear", "linear-refined", "curved-refined"}
     assert found.family.name in {t.family for t in found.trials}
     assert found.expected_rmse[0] > 0
@@ -100,13 +100,13 @@ def test_an_identification_end_to_end(twin: twins.Twin) -> None:
     assert told[-1] == Stage("done", 1.0, told[-1].seconds)
     run = found.ensemble.free_run(twin.test.u, twin.test.y[:3])
     assert np.isfinite(run).all()
-    again = identify(twin.estimation, TINY)
+    again = train(twin.estimation, TINY)
     np.testing.assert_array_equal(run, again.ensemble.free_run(twin.test.u, twin.test.y[:3]))
 
 
 def test_a_single_model_is_a_member_of_the_ensemble(twin: twins.Twin) -> None:
-    many = identify(twin.estimation, TINY)
-    one = identify(twin.estimation, TINY.model_copy(update={"single": True}))
+    many = train(twin.estimation, TINY)
+    one = train(twin.estimation, TINY.model_copy(update={"single": True}))
     assert len(one.ensemble.weights) == 1
     mine = one.ensemble.members.model(0).free_run(twin.test.u, twin.test.y[:3])
     runs = [

@@ -514,10 +514,10 @@ def test_a_channel_may_rest_in_one_of_the_files() -> None:
 
 
 def test_real_records() -> None:
-    from occamid.data import benchmarks
+    from occamid_benchmarks import registry
 
     tanks = real_data("cascaded-tanks").estimation[0]
-    record = read(benchmarks.path("cascaded-tanks"), inputs=["uEst"], outputs=["yEst"])
+    record = read(registry.path("cascaded-tanks"), inputs=["uEst"], outputs=["yEst"])
     np.testing.assert_array_equal(record.u, tanks.u)
     np.testing.assert_array_equal(record.y, tanks.y)
     assert record.sampling_time == 4.0

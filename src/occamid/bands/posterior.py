@@ -22,6 +22,7 @@ from occamid.data.record import Record, as_records
 from occamid.data.windows import Windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Live, Network, is_matrix, reads_regressors
+from occamid.networks.flat import flatten, size, unflatten
 from occamid.networks.simulate import one_step
 from occamid.training.curvature import recursive
 from occamid.training.free_run import Refined

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from occamid.identification.progress import Stage
-from occamid.training import train as training
 
 console = Console()
 
@@ -25,7 +24,8 @@ def listed(values: Iterable[float | None], spec: str, unit: str = "") -> str:
     return ", ".join("–" if v is None else f"{v:{spec}}{unit}" for v in values)
 
 
-def _columns() -> tuple[Any, ...]:
+def columns() -> tuple[Any, ...]:
+    """What stands in a live bar."""
     return (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -39,7 +39,7 @@ def _columns() -> tuple[Any, ...]:
 @contextmanager
 def stage_bar(quiet: bool = False) -> Iterator[Callable[[Stage], None]]:
     """A live bar of the automatic mode: what goes on, time so far, time left."""
-    with Progress(*_columns(), console=console, disable=quiet) as bar:
+    with Progress(*columns(), console=console, disable=quiet) as bar:
         task = bar.add_task("reading", total=1.0, state="", left="")
 
         def progress(stage: Stage) -> None:
@@ -49,26 +49,6 @@ def stage_bar(quiet: bool = False) -> Iterator[Callable[[Stage], None]]:
                 description=stage.what,
                 completed=stage.share,
                 left="" if left is None else f"{left:.0f} s left",
-            )
-
-        yield progress
-
-
-@contextmanager
-def training_bar(what: str = "compiling") -> Iterator[Callable[[training.Progress], None]]:
-    """A live bar: cycles done, time so far, time left, best error so far."""
-    with Progress(*_columns(), console=console) as bar:
-        task = bar.add_task(what, total=None, state="", left="")
-
-        def progress(p: training.Progress) -> None:
-            left = p.seconds / p.done * (p.total - p.done)
-            bar.update(
-                task,
-                description=f"training {p.models} models",
-                total=p.total,
-                completed=p.done,
-                state=f"free run {p.best_free_run:.3f} σ, sparsity {p.sparsity:.0%}",
-                left=f"{left:.0f} s left",
             )
 
         yield progress

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from occamid.errors import SettingsError
 from occamid.training.settings import Settings
+from occamid_benchmarks.registry import BENCHMARKS
 
 Protocol = Literal["paper", "honest"]
 WARNING = (
@@ -51,13 +52,10 @@ class Experiment:
 def experiments() -> dict[str, Experiment]:
     """All ten, in the order of the paper's table."""
     found = {}
-    for name in (f"{record}-{network}" for record in RECORDS for network in ("mlp", "lstm")):
-        text = (files("occamid.benchmark") / "experiments" / f"{name}.toml").read_text("utf-8")
+    for name in (f"{record}-{network}" for record in BENCHMARKS for network in ("mlp", "lstm")):
+        text = (files(__name__) / f"{name}.toml").read_text("utf-8")
         found[name] = _experiment(name, tomllib.loads(text))
     return found
-
-
-RECORDS = ("hairdryer", "heat-exchanger", "glass-tube", "cascaded-tanks", "coupled-drives")
 
 
 def _experiment(name: str, content: dict[str, Any]) -> Experiment:

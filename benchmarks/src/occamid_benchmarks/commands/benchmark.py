@@ -9,17 +9,18 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from occamid.benchmark import honest as honestly
-from occamid.benchmark import rows, table, versus
-from occamid.benchmark import run as running
-from occamid.cli.shared import console, say, stage_bar, training_bar
+from occamid.cli.shared import console, say, stage_bar
 from occamid.errors import check_choice
 from occamid.files.atomic import replace_file
+from occamid_benchmarks import RESULTS, automatic, experiments, reproduce
+from occamid_benchmarks.baselines import measure
+from occamid_benchmarks.commands.progress import training_bar
+from occamid_benchmarks.registry import BENCHMARKS
+from occamid_benchmarks.tables.document import document
 
 app = typer.Typer(
     help="Reproduce the paper's ten experiments and compare with baselines.", no_args_is_help=True
 )
-RESULTS = Path("benchmarks/results")
 Out = Annotated[
     Path | None, typer.Option(help=f"Folder for the results; default {RESULTS}/PROTOCOL.")
 ]
@@ -32,7 +33,7 @@ def show() -> None:
     grid = Grid(box=None, title="Table 1 of the paper", title_justify="left")
     for heading in ("experiment", "RMSE", "best", "sparsity"):
         grid.add_column(heading, no_wrap=True)
-    for name, e in rows.experiments().items():
+    for name, e in experiments.experiments().items():
         grid.add_row(
             name,
             " / ".join(f"{q.mean:g} ± {q.std:g}" for q in e.paper_rmse),
@@ -40,7 +41,7 @@ def show() -> None:
             f"{e.paper_sparsity:.1%}",
         )
     console.print(grid)
-    say(rows.WARNING)
+    say(experiments.WARNING)
 
 
 @app.command()
@@ -66,29 +67,29 @@ def run(
     """
     check_choice("protocol", protocol, ("paper", "honest"))
     folder = out or RESULTS / protocol
-    found = [rows.experiment(name) for name in names or rows.experiments()]
+    found = [experiments.experiment(name) for name in names or experiments.experiments()]
     if protocol == "paper":
-        say(rows.WARNING)
+        say(experiments.WARNING)
     for experiment in found:
         changes = {"restarts": restarts, "seed": seed}
         settings = experiment.settings.replace(
             **{k: v for k, v in changes.items() if v is not None}
         )
-        if not force and running.finished(experiment, protocol, settings, folder):  # type: ignore[arg-type]
+        if not force and reproduce.finished(experiment, protocol, settings, folder):  # type: ignore[arg-type]
             say(f"{experiment.name}: finished before, in {folder}; --force runs it again")
             continue
         say(f"{experiment.name}: {experiment.about}")
         with training_bar() as progress:
-            outcome = running.run(experiment, protocol, settings, progress)  # type: ignore[arg-type]
+            outcome = reproduce.run(experiment, protocol, settings, progress)  # type: ignore[arg-type]
         with console.status("posterior and figures"):
-            running.write(outcome, folder)
+            reproduce.write(outcome, folder)
         _tell(outcome)
 
 
 @app.command()
 def baselines(
     names: Annotated[
-        list[str] | None, typer.Argument(help=f"{', '.join(rows.RECORDS)}; all if none is named.")
+        list[str] | None, typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is named.")
     ] = None,
     restarts: Annotated[int, typer.Option(min=1, help="For the networks among them.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Fixes the initial weights.")] = 0,
@@ -98,11 +99,11 @@ def baselines(
 
     Both protocols; baselines-RECORD.json grows row by row, and finished rows are kept.
     """
-    say(rows.WARNING)
-    for record in names or rows.RECORDS:
-        check_choice("record", record, rows.RECORDS)
+    say(experiments.WARNING)
+    for record in names or BENCHMARKS:
+        check_choice("record", record, BENCHMARKS)
         with console.status(f"baselines on {record}"):
-            versus.run(record, out, restarts, seed, partial(_tell_baseline, record))
+            measure.measure_all(record, out, restarts, seed, partial(_tell_baseline, record))
 
 
 def _tell_baseline(record: str, row: dict[str, Any]) -> None:
@@ -130,15 +131,15 @@ def honest(
 
     Official splits and initial windows.  Writes honest-RECORD.json.
     """
-    chosen = names or list(honestly.names())
+    chosen = names or list(automatic.names())
     for name in chosen:
-        check_choice("record", name, honestly.names())
+        check_choice("record", name, automatic.names())
     for name in chosen:
         runs = []
         for seed in range(seeds):
             with stage_bar() as progress:
-                runs.append(honestly.run_seed(name, seed, effort, progress))
-            found = honestly.write(name, runs, effort, out)
+                runs.append(automatic.run_seed(name, seed, effort, progress))
+            found = automatic.write(name, runs, effort, out)
         errors = ", ".join(
             f"{k} {v['mean']:.4f} ± {v['std']:.4f}" for k, v in found["rmse"].items()
         )
@@ -154,14 +155,14 @@ def write_table(
     out: Annotated[Path, typer.Option(help="The document to write.")] = Path("docs/results.md"),
 ) -> None:
     """Write every table of the finished runs as one Markdown document."""
-    text = table.document(results)
+    text = document(results)
     replace_file(out, text.encode())
     say(f"written to {out}: {len(text.splitlines())} lines")
 
 
-def _tell(outcome: running.Outcome) -> None:
+def _tell(outcome: reproduce.Outcome) -> None:
     """Errors beside the paper's, and both ends of the trade-off between error and size."""
-    report = running.report(outcome)
+    report = reproduce.report(outcome)
     for (record, ours), quoted in zip(
         report["rmse"].items(), outcome.experiment.paper_rmse, strict=True
     ):

@@ -1,15 +1,14 @@
-"""How far the recursive rule is from the exact diagonal: ``python benchmarks/curvature.py``.
+"""How far the recursive rule of the curvature is from the exact diagonal.
 
-For nets of growing depth and sequences of growing length, random data and weights: the correlation
-of the recursive diagonal with the exact one over all weights of the matrices below the last layer,
-and the median of their ratio.  Prints the table of docs/method.md and writes
-``benchmarks/results/curvature.json``.
+``python -m occamid_benchmarks.studies.curvature``.  For nets of growing depth and sequences of
+growing length, random data and weights: the correlation of the recursive diagonal with the exact
+one over all weights of the matrices below the last layer, and the median of their ratio.  Prints
+the table of docs/method.md and writes ``benchmarks/results/curvature.json``.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from occamid.data.windows import Windows
 from occamid.networks import MLP, Network, Recurrent, init, is_matrix
 from occamid.training.curvature import CURVATURES
 from occamid.training.train import provenance
+from occamid_benchmarks import RESULTS
 
 CASES: dict[str, tuple[Network, int]] = {
     **{
@@ -68,8 +68,7 @@ def main() -> None:
     for name, (correlation, ratio) in found.items():
         print(f"| {name} | {correlation:.3f} | {ratio:.2f} |")
     results = {"provenance": provenance() | {"seeds": SEEDS}, "correlation, ratio": found}
-    path = Path(__file__).parent / "results" / "curvature.json"
-    path.write_text(json.dumps(results, indent=1) + "\n")
+    (RESULTS / "curvature.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from occamid import baselines
-from occamid.benchmark.rows import WARNING, Protocol, experiment
-from occamid.benchmark.run import free_run_errors, known_outputs, load
 from occamid.data.record import Record
 from occamid.files.atomic import replace_file
 from occamid.files.plain import plain
 from occamid.training.settings import Settings
 from occamid.training.train import provenance, train
+from occamid_benchmarks.baselines.grid import BASELINES, Fitted
+from occamid_benchmarks.experiments import WARNING, Protocol, experiment
+from occamid_benchmarks.reproduce import free_run_errors, known_outputs, load
 
 # Networks that are trained like the paper's rows, but without what makes those sparse.
 PLAIN = ("mlp-plain", "lstm-plain", "lstm-no-lags")
@@ -26,7 +26,7 @@ NOTHING = 1e-9  # a λ that leaves the data term alone
 
 def names(record: str) -> list[str]:
     """Baselines that run on this record: those for which the paper has a row, and ARX."""
-    own = [n for n, b in baselines.BASELINES.items() if record in b.records or n == "arx"]
+    own = [n for n, b in BASELINES.items() if record in b.records or n == "arx"]
     return [*own, *PLAIN]
 
 
@@ -46,7 +46,7 @@ def plain_settings(record: str, name: str, restarts: int, seed: int) -> Settings
     )
 
 
-def measure(record: str, name: str, restarts: int, seed: int) -> dict[str, Any]:
+def measure_one(record: str, name: str, restarts: int, seed: int) -> dict[str, Any]:
     """Test errors of one baseline under both protocols, and how the choice was made."""
     began = time.perf_counter()
     found: dict[str, Any] = {"name": name}
@@ -60,7 +60,7 @@ def _classical(
     record: str, name: str, protocol: Protocol, restarts: int, seed: int
 ) -> dict[str, Any]:
     data = load(record, protocol)
-    candidates = baselines.BASELINES[name].candidates(data.estimation)
+    candidates = BASELINES[name].candidates(data.estimation)
     runs = [_errors(c, data.test, protocol, data.n_init) for c in candidates]
     if protocol == "paper":
         at = int(np.argmin([np.mean(errors) for errors in runs]))
@@ -74,7 +74,7 @@ def _classical(
 
 
 def _errors(
-    candidate: baselines.Fitted,
+    candidate: Fitted,
     tests: tuple[Record, ...],
     protocol: Protocol,
     window: int | None,
@@ -110,7 +110,7 @@ def _plain(record: str, name: str, protocol: Protocol, restarts: int, seed: int)
     }
 
 
-def run(
+def measure_all(
     record: str,
     folder: Path,
     restarts: int = 20,
@@ -124,7 +124,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     for name in names(record):
         if name not in {row["name"] for row in rows}:
-            rows.append(measure(record, name, restarts, seed))
+            rows.append(measure_one(record, name, restarts, seed))
             content = {"record": record, "warning": WARNING, **key, **provenance(), "rows": rows}
             text = json.dumps(plain(content), indent=1, allow_nan=False)
             replace_file(path, text.encode())

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamid.assessment.metrics import rmse
-from occamid.benchmark.rows import RECORDS
-from occamid.data import benchmarks, twins
+from occamid.data import twins
 from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.files.atomic import replace_file
@@ -22,6 +21,7 @@ from occamid.identification.identify import identify
 from occamid.identification.progress import Stage
 from occamid.reporting.runs import judge
 from occamid.training.train import provenance
+from occamid_benchmarks import registry
 
 
 class Case(NamedTuple):
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 def names() -> tuple[str, ...]:
     """Records and twins that can be run."""
-    return (*RECORDS, *twins.TWINS)
+    return (*registry.BENCHMARKS, *twins.TWINS)
 
 
 def load(name: str, seed: int) -> Case:
@@ -45,9 +45,9 @@ def load(name: str, seed: int) -> Case:
         error = rmse(twin.test.y, twin.test_clean)
         true = dict(zip(_channels(twin.test), map(float, error), strict=True))
         return Case((twin.estimation,), (twin.test,), None, true)
-    if name not in RECORDS:
+    if name not in registry.BENCHMARKS:
         raise DataError(f"no record is called {name!r}; there are {', '.join(names())}.")
-    data = benchmarks.load(name, "official")
+    data = registry.load(name, "official")
     return Case(data.estimation, data.test, data.n_init, None)
 
 

@@ -14,10 +14,10 @@ from jaxtyping import Float
 from scipy.optimize import least_squares
 from scipy.signal import lfilter, lfiltic
 
-from occamid.baselines.state_space import STABLE, joined, simulation_data
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError, SettingsError
+from occamid.training.classical.subspace import STABLE, joined, simulation_data
 
 Array = np.ndarray
 

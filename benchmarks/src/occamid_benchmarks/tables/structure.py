@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from occamid.data import benchmarks
+from occamid_benchmarks import registry
 
 
-def reading(report: dict[str, Any]) -> str:
+def described(report: dict[str, Any]) -> str:
     """Which regressors survived, what delay they show, which operators of an LSTM vanished."""
     inputs, outputs = lags(report["kept_names"], "u"), lags(report["kept_names"], "y")
     name, total = report["experiment"], report["regressors_total"]
-    step = benchmarks.get(report["record"]).sampling_time
+    step = registry.get(report["record"]).sampling_time
     said = [
         f"**{name}** keeps {report['regressors_kept']} of {total} regressors and "
         f"{report['neurons_kept']} of {report['neurons_total']} neurons at "

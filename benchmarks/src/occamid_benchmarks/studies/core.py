@@ -1,4 +1,4 @@
-"""Accuracy and speed of the core on this machine: ``python benchmarks/core.py``.
+"""Accuracy and speed of the core on this machine: ``python -m occamid_benchmarks.studies.core``.
 
 Runs the hairdryer and coupled-drives rows of the paper's Table 1 (20 restarts, the best cycle of
 each restart on the validation record: the paper's own way of choosing, which looks at validation
@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,24 +22,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from occamid import Batch, train
-from occamid.benchmark.rows import experiments
-from occamid.data import benchmarks
 from occamid.data.windows import Windows
 from occamid.networks import Network, Params, Recurrent, init
 from occamid.training.curvature import recursive
 from occamid.training.cycle import squared_errors
 from occamid.training.train import provenance
+from occamid_benchmarks import RESULTS, registry
+from occamid_benchmarks.experiments import experiments
 
-RESULTS = Path(__file__).parent / "results"
 ROWS = {
     name: experiments()[name].settings
     for name in ("hairdryer-mlp", "hairdryer-lstm", "coupled-drives-mlp", "coupled-drives-lstm")
 }
 
 
-def records(row: str) -> benchmarks.Data:
+def records(row: str) -> registry.Data:
     """Estimation and validation records of a row, split as in the paper."""
-    return benchmarks.load(row.rsplit("-", 1)[0])
+    return registry.load(row.rsplit("-", 1)[0])
 
 
 def accuracy(row: str) -> dict[str, Any]:
@@ -49,7 +47,7 @@ def accuracy(row: str) -> dict[str, Any]:
     result = train(estimation, ROWS[row])
     found: dict[str, Any] = {"rmse": [], "sparsity_by_cycle": by_cycle(result)}
     for record in validation:
-        runs = result.simulate(record)[0]
+        runs = result.free_runs(record)[0]
         errors = np.sqrt(np.mean((runs - record.y) ** 2, axis=(-2, -1)))
         best = np.nanmin(errors, axis=1)
         found["rmse"].append(
@@ -105,10 +103,9 @@ COMPILE = """
 import jax, sys
 jax.config.update("jax_compilation_cache_dir", sys.argv[1])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-sys.path.insert(0, sys.argv[2])
-import core
-settings = core.ROWS[sys.argv[3]].replace(epochs=1)
-result = core.identify(core.records(sys.argv[3]).estimation, settings)
+from occamid_benchmarks.studies import core
+settings = core.ROWS[sys.argv[2]].replace(epochs=1)
+result = core.identify(core.records(sys.argv[2]).estimation, settings)
 print(result.seconds["compile"])
 """
 
@@ -116,7 +113,7 @@ print(result.seconds["compile"])
 def compile_seconds(row: str) -> dict[str, float]:
     """Compile time in a fresh process with an empty cache, then with the cache filled."""
     with tempfile.TemporaryDirectory() as cache:
-        command = [sys.executable, "-c", COMPILE, cache, str(Path(__file__).parent), row]
+        command = [sys.executable, "-c", COMPILE, cache, row]
         first, second = (
             float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             for _ in range(2)

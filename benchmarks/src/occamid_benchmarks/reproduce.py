@@ -14,16 +14,24 @@ from jaxtyping import Float
 from occamid.assessment.run import Run
 from occamid.bands.ensemble import combine
 from occamid.bands.posterior import fit_posterior
-from occamid.benchmark.rows import LIMIT, SPARSITY_MARGIN, WARNING, Experiment, Protocol, Quoted
-from occamid.data import benchmarks
 from occamid.data.record import Record
 from occamid.files.atomic import replace_file
+from occamid.files.plain import plain
 from occamid.networks import matrices
 from occamid.reporting import figures
 from occamid.training.batch import Batch, Index
 from occamid.training.model import Model
 from occamid.training.settings import Settings
 from occamid.training.train import Progress, train
+from occamid_benchmarks import registry
+from occamid_benchmarks.experiments import (
+    LIMIT,
+    SPARSITY_MARGIN,
+    WARNING,
+    Experiment,
+    Protocol,
+    Quoted,
+)
 
 Array = np.ndarray
 # Above this many weights a full covariance is not formed: the paper's diagonal, by sampling.
@@ -37,7 +45,7 @@ class Outcome:
     experiment: Experiment
     protocol: Protocol
     result: Batch
-    data: benchmarks.Data
+    data: registry.Data
     errors: Float[Array, "records M C"]
     chosen: Index
 
@@ -47,14 +55,14 @@ class Outcome:
         return known_outputs(self.data, self.protocol, self.result.start)
 
 
-def known_outputs(data: benchmarks.Data, protocol: Protocol, start: int) -> int:
+def known_outputs(data: registry.Data, protocol: Protocol, start: int) -> int:
     """The official initial window in the honest protocol, else the largest lag."""
     return max(start, data.n_init or 0) if protocol == "honest" else start
 
 
-def load(record: str, protocol: Protocol) -> benchmarks.Data:
+def load(record: str, protocol: Protocol) -> registry.Data:
     """The paper's split for its protocol, the official one for the honest."""
-    return benchmarks.load(record, "paper" if protocol == "paper" else "official")
+    return registry.load(record, "paper" if protocol == "paper" else "official")
 
 
 def free_run_errors(

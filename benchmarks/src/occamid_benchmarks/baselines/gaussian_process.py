@@ -11,11 +11,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, RationalQuadratic
+from sklearn.gaussian_process.kernels import WhiteKernel as White
 
-from occamid.baselines.state_space import joined, simulation_data
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
 from occamid.errors import DataError, SettingsError, check_choice
+from occamid.training.classical.subspace import joined, simulation_data
 
 Array = np.ndarray
 Kernel = Literal["se", "rq"]
@@ -194,14 +197,6 @@ def tune(
     rows: Float[Array, "M d"], target: Float[Array, "M ny"], kernel: Kernel
 ) -> Hyperparameters:
     """Maximise the marginal likelihood from a given and one random start."""
-    try:
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, RationalQuadratic
-        from sklearn.gaussian_process.kernels import WhiteKernel as White
-    except ImportError:
-        raise SettingsError(
-            "the Gaussian-process baselines need scikit-learn; pip install scikit-learn."
-        ) from None
     wide, start = (1e-2, 1e3), float(np.sqrt(rows.shape[1]))
     shape: Any = RBF(start, wide)
     if kernel == "rq":

@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from occamid.benchmark.reading import reading
-from occamid.benchmark.rows import RECORDS, WARNING, experiments
-from occamid.data import benchmarks
 from occamid.errors import FileError
+from occamid_benchmarks import registry
+from occamid_benchmarks.experiments import WARNING, experiments
+from occamid_benchmarks.tables.structure import described
 
 Json = dict[str, Any]
 DIFFERENCES = (
@@ -29,7 +29,7 @@ DIFFERENCES = (
 
 def quoted() -> dict[str, list[Json]]:
     """Rows of the paper's Tables E.1 and E.2, and newer published results."""
-    return tomllib.loads((files("occamid.benchmark") / "quoted.toml").read_text("utf-8"))
+    return tomllib.loads((files("occamid_benchmarks.tables") / "quoted.toml").read_text("utf-8"))
 
 
 def load(folder: Path) -> dict[str, dict[str, Json]]:
@@ -74,7 +74,7 @@ def document(folder: Path) -> str:
         trade_off(found["paper"]),
         "## What the surviving structure says",
         *(
-            f"{reading(found['paper'][n])} {figure_links(folder, n)}".strip()
+            f"{described(found['paper'][n])} {figure_links(folder, n)}".strip()
             for n in experiments()
             if n in found["paper"]
         ),
@@ -83,7 +83,7 @@ def document(folder: Path) -> str:
         "the validation record. The `honest` column picks them on the estimation record alone "
         "and counts errors after the initial window, on the official split where there is one.",
         DIFFERENCES,
-        *(comparison(record, found) for record in RECORDS),
+        *(comparison(record, found) for record in registry.BENCHMARKS),
         "## The honest protocol",
         "Nothing of the test record is used but its input and the outputs of the initial window; "
         "errors are counted after that window. Cascaded Tanks and Coupled Drives use the official "
@@ -202,7 +202,7 @@ def comparison(record: str, found: dict[str, dict[str, Json]]) -> str:
         ours = [v["min"] for v in r["first_cycle"].values()]
         rows.append(_compared(title, [], ours, None, "first cycle, best restart"))
     head = ("model", "paper", "ours, paper protocol", "ours, honest", "model or source")
-    return f"### {record}: {benchmarks.get(record).about}\n\n" + markdown(head, rows)
+    return f"### {record}: {registry.get(record).about}\n\n" + markdown(head, rows)
 
 
 def _compared(
@@ -219,7 +219,7 @@ def _compared(
 def honest(found: dict[str, dict[str, Json]]) -> str:
     """Each record: `auto`, single models, baselines, published figures, smallest error first."""
     tables = []
-    for record in RECORDS:
+    for record in registry.BENCHMARKS:
         rows: list[tuple[float, tuple[str, ...]]] = []
 
         def add(title: str, errors: Sequence[float | None], note: str, rows: Any = rows) -> None:

@@ -1,4 +1,4 @@
-"""Established models to compare with: linear, process and Gaussian-process families.
+"""Families of established models: linear, process and Gaussian-process, each with its grid.
 
 Each family fits a stated grid of orders, its *candidates*.  :func:`fit` picks one by a criterion
 that uses the estimation records alone.  Every fitted model simulates as
@@ -16,43 +16,19 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from occamid.baselines.gp import GaussianProcess, Kernel, fit_gp, scored
-from occamid.baselines.linear import Polynomial, fit_armax, fit_arx
-from occamid.baselines.process import (
-    Noise,
-    OutputError,
-    Process,
-    delay_scan,
-    fit_output_error,
-    fit_process,
-)
-from occamid.baselines.state_space import StateSpace, fit_subspace
 from occamid.data.record import Record, as_records
 from occamid.errors import DataError, check_choice
-
-__all__ = [
-    "BASELINES",
-    "Baseline",
-    "Fitted",
-    "GaussianProcess",
-    "OutputError",
-    "Polynomial",
-    "Process",
-    "StateSpace",
-    "delay_scan",
-    "fit",
-    "fit_armax",
-    "fit_arx",
-    "fit_gp",
-    "fit_output_error",
-    "fit_process",
-    "fit_subspace",
-]
+from occamid.training.classical.output_error import fit_output_error
+from occamid.training.classical.polynomial import fit_armax, fit_arx
+from occamid.training.classical.subspace import fit_subspace
+from occamid_benchmarks.baselines.gaussian_process import Kernel, fit_gp, scored
+from occamid_benchmarks.baselines.process import Noise, delay_scan, fit_process
+from occamid_benchmarks.registry import BENCHMARKS
 
 Array = np.ndarray
 Fits = Callable[[tuple[Record, ...]], list[Any]]
 LARGEST_DELAY = 200  # samples; the heat exchanger's is about 150
-ALL_RECORDS = ("hairdryer", "heat-exchanger", "glass-tube", "cascaded-tanks", "coupled-drives")
+ALL_RECORDS = tuple(BENCHMARKS)
 
 
 class Fitted(Protocol):
@@ -103,7 +79,7 @@ class Baseline:
 
         Polynomial, state-space and process models: BIC of the free run over the estimation
         records, ``N log MSE + p log N``, all over the same samples.  Gaussian processes: free-run
-        error on the last third of each record, see :func:`occamid.baselines.gp.held_back`.
+        error on the last third of each record, see :func:`~.gaussian_process.held_back`.
         """
         found = as_records(records)
         models = self.fits(found)

@@ -1,4 +1,4 @@
-"""Coverage of the bands on twins and real records: ``python benchmarks/bands.py``.
+"""Coverage of the bands on twins and real records: ``python -m occamid_benchmarks.studies.bands``.
 
 Every free run starts after the initial window of the largest lag and looks at nothing of the test
 record but its input.  Writes ``benchmarks/results/bands.json`` and prints the tables of
@@ -12,18 +12,18 @@ import sys
 import time
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, rmse, train
+from occamid import Batch, Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, train
 from occamid.assessment.run import Run
-from occamid.bands.calibration import conformal_inflation, cross_validate, held_back_scores, score
-from occamid.data import benchmarks, twins
+from occamid.bands.calibration import conformal_inflation
+from occamid.data import twins
 from occamid.training.train import provenance
+from occamid_benchmarks import RESULTS, registry
 
-RESULTS = Path(__file__).parent / "results" / "bands.json"
+RECORDED = RESULTS / "bands.json"
 SEEDS = 3
 FOLDS = 2  # of the conformal column
 
@@ -34,40 +34,40 @@ def of_twin(name: str, seed: int) -> dict[str, Any]:
     began = time.perf_counter()
     result = train(twin.estimation, Settings(seed=seed))
     ensemble = ensemble_of(result, twin.estimation)
-    found = ensemble.simulate_distribution(twin.test)
+    found = ensemble.simulate(twin.test)
     start = result.start
+    assert found.epistemic_std is not None
     inside = np.abs(twin.test_clean - found.mean) <= 1.96 * found.epistemic_std
-    return figures(twin.test, found, start) | {
+    return figures(twin.test, found) | {
         "clean_coverage95": round(float(np.mean(inside[start:])), 3),
         "seconds": round(time.perf_counter() - began, 1),
     }
 
 
-def figures(record: Record, found: Run, skip: int) -> dict[str, Any]:
+def figures(record: Record, found: Run) -> dict[str, Any]:
     """Coverage, density, CRPS and width, averaged over the outputs."""
-    marks = score(record.y, found, skip)
+    marks = found.scores(record)
     average = lambda x: round(float(np.mean(x)), 4)  # noqa: E731
     return {
         **{f"coverage{round(100 * s)}": average(c) for s, c in marks.coverage.items()},
         "log_density": average(marks.log_density),
         "crps": average(marks.crps),
         "width": average(marks.width),
-        "rmse": average(rmse(record.y, found.mean, skip)),
+        "rmse": average(found.rmse(record)),
         "diverged": round(found.diverged, 4),
     }
 
 
 def of_real(name: str) -> dict[str, Any]:
     """Every kind of band on the test records of one real process, averaged over them."""
-    estimation, tests, _ = benchmarks.load(name, "official")
+    estimation, tests, _ = registry.load(name, "official")
     result = train(estimation, Settings())
     ensemble = ensemble_of(result, estimation)
-    folds = cross_validate(estimation, result.settings, FOLDS)
-    inflation = conformal_inflation(held_back_scores(folds, estimation))
+    inflation = conformal_inflation(held_back_scores(result, estimation))
     kinds: dict[str, tuple[Ensemble, dict[str, Any]]] = {
         "diagonal, Monte Carlo": (
             combine([fit_posterior(result.best, estimation, "diagonal")]),
-            {"method": "monte-carlo", "feedback": "none"},
+            {"samples": 10_000, "feedback": "none"},
         ),
         "full": (combine([fit_posterior(result.best, estimation)]), {}),
         "ensemble": (ensemble, {}),
@@ -77,16 +77,28 @@ def of_real(name: str) -> dict[str, Any]:
     for kind, (model, options) in kinds.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            runs = [
-                figures(r, model.simulate_distribution(r, **options), result.start) for r in tests
-            ]
+            runs = [figures(r, model.simulate(r, **options)) for r in tests]
         found[kind] = {key: round(float(np.mean([r[key] for r in runs])), 4) for key in runs[0]}
     return found
 
 
-def tables() -> list[str]:
-    """The tables of docs/bands.md, from the recorded results."""
-    found = json.loads(RESULTS.read_text())
+def held_back_scores(result: Batch, records: tuple[Record, ...]) -> np.ndarray:
+    """``|y − mean|/std`` of free runs on blocks that the models have not learned from."""
+    start, scores = result.start, []
+    edges = [np.linspace(start, len(r), FOLDS + 1).astype(int) for r in records]
+    for fold in range(FOLDS):
+        held = [slice(int(e[fold]), int(e[fold + 1])) for e in edges]
+        batch = train(records, result.settings, held_back=held)
+        ensemble = ensemble_of(batch, records, held_back=held)
+        for record, block in zip(records, held, strict=True):
+            part = record[block.start - start : block.stop]
+            run = ensemble.simulate(part, start)
+            scores.append((np.abs(part.y - run.mean) / run.spread)[start:])
+    return np.concatenate(scores)
+
+
+def tables(found: dict[str, Any]) -> list[str]:
+    """The tables of docs/bands.md, of recorded results."""
     lines = ["| twin | seed | 50 % | 80 % | 95 % | noise-free by epistemic 95 % | RMSE | width |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for name, rows in found["twins"].items():
@@ -110,11 +122,11 @@ def tables() -> list[str]:
 
 def keep(found: dict[str, Any]) -> None:
     """Write what there is so far."""
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    RECORDED.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def main() -> None:
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     found["provenance"] = provenance() | {"seeds": SEEDS}
     if "--real" not in sys.argv:
         found["twins"] = {}
@@ -125,11 +137,11 @@ def main() -> None:
             keep(found)
     if "--twins" not in sys.argv:
         found.setdefault("real", {})
-        for name in benchmarks.BENCHMARKS:
+        for name in registry.BENCHMARKS:
             found["real"][name] = of_real(name)
             print(name, json.dumps(found["real"][name]), flush=True)
             keep(found)
-    print(*tables(), sep="\n\n")
+    print(*tables(found), sep="\n\n")
 
 
 if __name__ == "__main__":
