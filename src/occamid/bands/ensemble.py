@@ -29,6 +29,7 @@ from occamid.training.model import Model, columns
 
 Array = np.ndarray
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+HORIZONS = (1, 10, 100)  # steps ahead with an inflation of their own; a free run is the last
 
 
 class DivergedWarning(UserWarning):
@@ -39,17 +40,17 @@ class DivergedWarning(UserWarning):
 class Ensemble:
     """A weighted mixture of Laplace posteriors in one common small network.
 
-    ``inflation`` widens the bands of each output (1: as the posterior says) by what free runs on
-    the estimation data ask for.  ``feedback`` is where the noise enters unless a caller says
-    otherwise: ``process`` for models fitted one step ahead, ``none`` (added to the output only)
-    for models refined in free run.
+    ``inflation`` widens the bands of each output (1: as the posterior says) by what held-back
+    data ask for, one row for each of :data:`HORIZONS`.  ``feedback`` is where the noise enters
+    unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none`` (added
+    to the output only) for models refined in free run.
     """
 
     posteriors: tuple[Posterior, ...]
     weights: Float[Array, " K"]
     members: Members  # the posteriors' means
     mixture: Mixture
-    inflation: Float[Array, " ny"]
+    inflation: Float[Array, "H ny"]
     feedback: Feedback = "process"
 
     @property
@@ -158,7 +159,7 @@ class Ensemble:
                 sampling = Sampling(samples, feedback, levels, seed, memory_mb)
                 run = free_run_distribution(*place, total - start, sampling)
         centre = None if samples is None else self.free_run(record.u, record.y[:n_init])
-        return self._finish(run, known, total - start, centre).after(missing)
+        return self._finish(run, known, total - start, centre, HORIZONS[-1]).after(missing)
 
     def predict(
         self,
@@ -187,10 +188,16 @@ class Ensemble:
                 sampling = Sampling(samples, feedback, levels, seed, memory_mb)
                 run = ahead_distribution(*place, horizon, sampling)
         centre = None if samples is None else self._predicted(record, horizon)
-        return self._finish(run, record.y[: self.start], 0, centre)
+        return self._finish(run, record.y[: self.start], 0, centre, horizon)
 
     def _predicted(self, record: Record, horizon: int) -> Float[Array, "N ny"]:
         return weighted_median(self.members.predict(record, horizon), self.weights)
+
+    def inflation_at(self, horizon: int) -> Float[Array, " ny"]:
+        """The factor on the bands so many steps ahead, between those of :data:`HORIZONS`."""
+        at = np.log(min(horizon, HORIZONS[-1]))
+        logs = [np.interp(at, np.log(HORIZONS), column) for column in np.log(self.inflation).T]
+        return np.exp(logs)
 
     def _with_past(
         self, u: Float[Array, "N nu"], known: Float[Array, "n ny"]
@@ -212,6 +219,7 @@ class Ensemble:
             self.mixture.noise_std,
             scaling.apply_u(u),
             scaling.apply_y(known),
+            scaling.y_spread,
         )[-missing:]
         past = past * scaling.u_scale + scaling.u_offset
         longer = np.concatenate([np.repeat(known[:1], missing, axis=0), known])
@@ -229,6 +237,7 @@ class Ensemble:
         known: Float[Array, "n ny"],
         skip: int,
         centre: Float[Array, "N ny"] | None,
+        horizon: int,
     ) -> Run:
         """The user's units, the inflation, the known rows in front; a word about divergence."""
         if run.diverged:
@@ -239,7 +248,7 @@ class Ensemble:
                 DivergedWarning,
                 stacklevel=3,
             )
-        scale, widen = self.first.scaling, self.inflation
+        scale, widen = self.first.scaling, self.inflation_at(horizon)
         mean, certain = run.mean[skip:], np.zeros_like(known)
 
         def spread(x: Float[Array, "T ny"] | None) -> Float[Array, "N ny"]:
@@ -290,12 +299,13 @@ def combine(
             factors[k, rows[:, None], np.arange(F.shape[1])] = F
     noise = np.sqrt(np.stack([p.noise_variance for p in posteriors]))
     share = share / share.sum()
+    scaling = posteriors[0].model.scaling
     return Ensemble(
         posteriors=posteriors,
         weights=share,
         members=members,
-        mixture=Mixture(members.weights, factors, noise, share),
-        inflation=np.ones(noise.shape[1]),
+        mixture=Mixture(members.weights, factors, noise, share, scaling.y_centre, scaling.y_spread),
+        inflation=np.ones((len(HORIZONS), noise.shape[1])),
         feedback=feedback,
     )
 
@@ -324,35 +334,23 @@ def ensemble_of(
     *,
     count: int = 10,
     method: Method = "full",
-    held_back: Sequence[slice] | None = None,
 ) -> Ensemble:
-    """The best models of a batch as an even mixture, chosen on its own data.
-
-    ``held_back`` are the rows that the training was not given.
-    """
+    """The best models of a batch as an even mixture, chosen on its own data."""
     data = as_records(records)
-    posteriors = [
-        fit_posterior(batch.model(index), data, method, held_back=held_back)
-        for index in batch.ranking(count)
-    ]
-    return widen_to_residuals(combine(posteriors), data, held_back)
+    posteriors = [fit_posterior(batch.model(at), data, method) for at in batch.ranking(count)]
+    return widen_to_residuals(combine(posteriors), data)
 
 
-def widen_to_residuals(
-    ensemble: Ensemble,
-    records: tuple[Record, ...],
-    held_back: Sequence[slice] | None = None,
-) -> Ensemble:
+def widen_to_residuals(ensemble: Ensemble, records: tuple[Record, ...]) -> Ensemble:
     """Inflate the bands where free runs on the estimation data already leave them.
 
     The posterior takes one-step residuals for white.  A slow disturbance makes them correlated,
     and free-run errors larger than white noise would; the estimation data show by how much.
     """
     squares = []
-    for record, block in zip(records, held_back or (slice(0, 0),) * len(records), strict=True):
+    for record in records:
         run = ensemble.simulate(record)
-        used = np.arange(len(record)) >= ensemble.start
-        used[block] = False
-        squares.append(((record.y - run.mean)[used] / run.spread[used]) ** 2)
+        rest = run.after(run.n_init)
+        squares.append(((record.y[run.n_init :] - rest.mean) / rest.spread) ** 2)
     seen = np.sqrt(np.mean(np.concatenate(squares), axis=0))
-    return replace(ensemble, inflation=np.maximum(1.0, seen))
+    return replace(ensemble, inflation=np.tile(np.maximum(1.0, seen), (len(HORIZONS), 1)))

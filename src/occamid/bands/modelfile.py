@@ -27,7 +27,7 @@ Array = np.ndarray
 NAME = "model.safetensors"  # in a run folder
 FORMAT = 2
 KINDS = ("lstm", "rnn")
-SCALING = ("u_offset", "u_scale", "y_offset", "y_scale")
+SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_std", "y_mean", "y_std")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
 
 
@@ -36,7 +36,7 @@ class Contents(NamedTuple):
 
     posteriors: tuple[Posterior, ...]
     weights: Float[Array, " K"]
-    inflation: Float[Array, " ny"]
+    inflation: Float[Array, "H ny"]
     feedback: Feedback
 
 
@@ -112,7 +112,8 @@ def read(path: str | Path) -> Contents:
         if feedback not in get_args(Feedback):
             raise ValueError(f"feedback is {feedback!r}")
         shares = _positive(arrays, "weights", (len(posteriors),))
-        inflation = _positive(arrays, "inflation", (len(header["output_names"]),))
+        inflation = arrays["inflation"]
+        _positive(arrays, "inflation", (len(inflation), len(header["output_names"])))
         return Contents(posteriors, shares, inflation, feedback)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
@@ -175,9 +176,11 @@ def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> P
     _positive(arrays, f"{k}/widths", positions.shape)
     _positive(arrays, f"{k}/noise_variance", channels[1:])
     for letter, count in zip("uy", channels, strict=True):
-        _positive(arrays, f"scaling/{letter}_scale", (count,))
-        if arrays[f"scaling/{letter}_offset"].shape != (count,):
-            raise ValueError(f"scaling/{letter}_offset does not fit the channels")
+        for what in ("scale", "std"):
+            _positive(arrays, f"scaling/{letter}_{what}", (count,))
+        for what in ("offset",) if letter == "u" else ("offset", "mean"):
+            if arrays[f"scaling/{letter}_{what}"].shape != (count,):
+                raise ValueError(f"scaling/{letter}_{what} does not fit the channels")
     model = Model(
         network=network,
         terms=terms,

@@ -253,6 +253,9 @@ def _collect(
             jax.vmap(partial(jax.random.fold_in, root))(numbers),
         )
 
+    def within(x: Float[Array, "B S ny"]) -> Bool[Array, "B S"]:
+        return (np.abs(x - mixture.centre) < LIMIT * mixture.spread).all(axis=-1)
+
     means, factors = (jnp.asarray(x, jnp.float32) for x in (mixture.mean, mixture.factor))
     starts = range(0, samples, chunk)
     drawn: dict[int, _Chunk] = {k: draw(k) for k in starts} if keep else {}
@@ -269,7 +272,7 @@ def _collect(
 
             runs = list(pool.map(run, starts))
             clean, noisy = (np.concatenate([r[j] for r in runs], axis=1) for j in range(2))
-            parts.append(_reduce(clean, noisy, alive, levels))
+            parts.append(_reduce(clean, noisy, alive, levels, within))
     moments = [np.concatenate([p[j] for p in parts], axis=-2) for j in range(4)]
     mean, epistemic, total, quantiles = moments
     total = np.maximum(total, epistemic)  # sampling noise may reverse them where noise is nil
@@ -290,10 +293,11 @@ def _reduce(
     noisy: Float[Array, "B S ny"],
     alive: Bool[Array, " S"],
     levels: tuple[float, ...],
+    within: Callable[[Array], Array],
 ) -> tuple[Array, Array, Array, Array]:
     """Moments and quantiles over the samples; marks in ``alive`` which have not diverged."""
     with np.errstate(invalid="ignore", over="ignore"):
-        inside = (np.abs(clean) < LIMIT).all(axis=-1) & (np.abs(noisy) < LIMIT).all(axis=-1)
+        inside = within(clean) & within(noisy)
     inside = np.logical_and.accumulate(inside & alive, axis=0)
     alive[:] = inside[-1]
     if inside.all():

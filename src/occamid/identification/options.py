@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -26,6 +26,12 @@ class Budget:
     iterations: int
     pace: float = 1.0
     rows: int = 10_000
+
+    def for_folds(self) -> Budget:
+        """Half of it: many models are tried there, and only compared."""
+        return replace(
+            self, restarts=max(2, self.restarts // 2), iterations=max(1, self.iterations // 2)
+        )
 
 
 BUDGETS: dict[str, Budget] = {

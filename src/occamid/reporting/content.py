@@ -260,7 +260,7 @@ def _calibration(runs: Sequence[Shown], model: Ensemble) -> dict[str, Any]:
                 "name": name,
                 "below": below[:, k].tolist(),
                 "coverage": coverage[:, k].tolist(),
-                "inflation": float(model.inflation[k]),
+                "inflation": float(model.inflation[-1, k]),
                 **{key: number(values[k]) for key, values in pooled.items()},
             }
             for k, name in enumerate(runs[0].record.output_names)
