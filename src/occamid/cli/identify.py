@@ -16,7 +16,7 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.files.folder import check_writable, new_folder
 from occamid.identification import identify as auto
 from occamid.identification.job import Job, job_from
-from occamid.reporting import runs
+from occamid.reporting import figures, runs
 
 
 def identify(
@@ -173,4 +173,6 @@ def _show(found: auto.Automatic, summary: dict[str, Any], out: Path) -> None:
             f"95 % band covers {listed(judged['coverage95'], '.1%')}"
         )
     say(f"written to {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")
+    if not figures.available():
+        say(f"no free_run.png and sparsity.png: {figures.MISSING}")
     say(f"open {out / runs.PAGE} in a browser")

@@ -119,10 +119,11 @@ def write(found: Automatic, job: Job, test: Sequence[Record], folder: Path) -> d
     text = json.dumps(plain(page), allow_nan=False)
     (folder / CONTENT).write_text(text, encoding="utf-8")
     (folder / PAGE).write_text(report.render(page), encoding="utf-8")
-    record = (shown or found.records)[0]
-    free = figures.free_run_figure(record, bands[0], start, f"{record.name}: free run")
-    figures.save(free, folder / "free_run.png")
-    figures.save(figures.sparsity_figure(found.result.best), folder / "sparsity.png")
+    if figures.available():
+        record = (shown or found.records)[0]
+        free = figures.free_run_figure(record, bands[0], start, f"{record.name}: free run")
+        figures.save(free, folder / "free_run.png")
+        figures.save(figures.sparsity_figure(found.result.best), folder / "sparsity.png")
     return json.loads((folder / SUMMARY).read_text("utf-8")) | {"verdict": page["verdict"]}
 
 
