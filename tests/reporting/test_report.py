@@ -16,7 +16,7 @@ import pytest
 
 from occamid.assessment.metrics import fit_percent
 from occamid.bands.ensemble import DivergedWarning, Ensemble
-from occamid.reporting import content, render, save_figures
+from occamid.reporting import content, render
 from occamid.reporting.page import num, squares
 from occamid.reporting.plots import figures
 from occamid.reporting.series import LONGEST, decimate, rounded, share_of_points
@@ -340,11 +340,3 @@ def test_many_long_records_stay_below_the_size(rng: np.random.Generator) -> None
     page = render(found)
     assert len(page.encode()) < 6e6
     assert "100 000 samples, drawn with 1 515 points" in page
-
-
-def test_static_figures_are_written(tmp_path: Path) -> None:
-    made = save_figures(small_content(), tmp_path, ("png", "svg"))
-    names = ("residuals", "regressors", "trade_off", "reliability")
-    assert [p.name for p in made] == [f"{n}.{e}" for n in names for e in ("png", "svg")]
-    assert all(p.stat().st_size > 5000 for p in made)
-    save_figures(hostile_content(), tmp_path)

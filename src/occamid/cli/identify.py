@@ -15,7 +15,7 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.files.folder import check_writable, new_folder
 from occamid.identification import identify as identification
 from occamid.identification.job import Job, job_from
-from occamid.reporting import runs
+from occamid.reporting import figures, runs
 
 
 def identify(
@@ -96,13 +96,14 @@ def run_job(job: Job, out: Path, *, resume: bool, quiet: bool) -> dict[str, Any]
 def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
     """What was tried, what was chosen, and the verdict."""
     if fit.trials:
-        table = Table(title="cross-validation on the estimation data", title_justify="left")
-        for heading in ("family", "free-run error", "what it is"):
+        table = Table(title="free run on held-back estimation data", title_justify="left")
+        for heading in ("family", "error", "what it is"):
             table.add_column(heading, no_wrap=heading == "family")
         for trial in fit.trials:
             mark = " *" if trial.family == fit.family.name else ""
             table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), trial.about)
         console.print(table)
+    say(f"chosen: {fit.grounds}")
     say(summary["verdict"]["headline"])
     for warning in summary["verdict"]["warnings"]:
         say(f"note: {warning['title']}. {warning['text']}")
@@ -113,4 +114,6 @@ def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
             f"95 % band covers {listed(judged['coverage95'], '.1%')}"
         )
     say(f"written to {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")
+    if not figures.available():
+        say(f"no free_run.png and sparsity.png: {figures.MISSING}")
     say(f"open {out / runs.PAGE} in a browser")

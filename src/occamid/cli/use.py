@@ -181,6 +181,7 @@ def compare(
     if len(paths) < 2:
         raise SettingsError("compare needs one or more run folders and a file after them.")
     if out is not None:
+        figures.require()
         _check_out(out)
         if out.suffix.lower() not in (".png", ".svg"):
             raise FileError(f"{out}: a plot is written as .png or .svg; choose such a name.")

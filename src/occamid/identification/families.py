@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from occamid.data.lags import propose_lags
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
@@ -20,24 +22,8 @@ from occamid.training.settings import Settings
 LONGEST_RESPONSE = 50  # lags of the family without output feedback
 LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
 OUTPUT_LAGS = 10
-ROUND = (
-    *range(1, 11),
-    12,
-    15,
-    20,
-    25,
-    30,
-    40,
-    50,
-    60,
-    80,
-    100,
-    125,
-    150,
-    175,
-    200,
-    250,
-)  # few shapes
+# Proposed lags are rounded up to these, so that folds share what is compiled.
+ROUND = np.unique(np.concatenate([np.arange(1, 11), 5 * np.arange(2, 11), 25 * np.arange(2, 11)]))
 
 
 @dataclass(frozen=True)
@@ -68,7 +54,7 @@ def families(options: Options, records: Sequence[Record]) -> list[Family]:
     inputs, outputs = 1, 1  # where the user fixed both, those take their place
     if "auto" in (options.input_lags, options.output_lags):
         proposed = propose_lags([scaling.apply(r) for r in records])
-        inputs, outputs = (min(lag for lag in ROUND if lag >= n) for n in proposed)
+        inputs, outputs = (int(ROUND[np.searchsorted(ROUND, lag)]) for lag in proposed)
     base = {"seed": options.seed, "restarts": options.restarts or options.budget.restarts}
     if options.network != "auto":
         own: dict[str, Any] = {

@@ -42,8 +42,10 @@ def fit_content(
         "title": title,
         "family": f"{fit.family.name}: {fit.family.about}",
         "effort": fit.options.effort,
-        "expected free-run RMSE (cross-validation)": ", ".join(
-            f"{v:.4g}" for v in fit.expected_rmse
+        "chosen because": fit.grounds,
+        "expected free-run RMSE (held-back data)": ", ".join(
+            f"{v:.4g} ({low:.4g} to {high:.4g})"
+            for v, (low, high) in zip(fit.expected_rmse, fit.expected_interval, strict=True)
         ),
     }
     return content(fit.model, fit.batch, seen, unseen, notes)

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -28,11 +27,9 @@ from occamid.data.lags import propose_lags
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
 from occamid.data.windows import Windows, all_terms, windows
-from occamid.errors import SettingsError
 from occamid.files.checkpoints import Checkpoints, digest_of
 from occamid.networks import (
     MLP,
-    STRUCTURES,
     Network,
     Params,
     Recurrent,
@@ -135,16 +132,10 @@ def build_program(settings: Settings, record: Record) -> Program:
     terms = all_terms(record, settings.input_lags, settings.output_lags, settings.input_delay)
     network = build_network(settings, len(terms), record.y.shape[1])
     names = tuple(matrices(network.specs()))
-    places = [f"{n}/{g.name}" for n in names for g in STRUCTURES[settings.structure]]
-    for pattern in settings.lam_scale:
-        if not any(fnmatchcase(place, pattern) for place in places):
-            raise SettingsError(
-                f"lam_scale: {pattern!r} matches nothing; there are {', '.join(places)}."
-            )
     return Program(
         network=network,
         terms=terms,
-        groups=groups_for(names, settings.structure, tuple(settings.lam_scale.items())),
+        groups=groups_for(names, settings.structure),
         loss=settings.loss,
         aggregation=settings.aggregation,
         curvature=settings.curvature,
