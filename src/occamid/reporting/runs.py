@@ -18,6 +18,7 @@ from occamid.bands.ensemble import Ensemble
 from occamid.bands.monte_carlo import Distribution
 from occamid.data.record import Record
 from occamid.errors import FileError
+from occamid.files import manifest
 from occamid.files.plain import plain
 from occamid.identification.identify import Automatic
 from occamid.identification.job import Job
@@ -132,13 +133,13 @@ def load(path: Path) -> Ensemble:
 
 def model_file(path: Path) -> Path:
     """The model file of a run folder, or the path itself."""
-    return path / MODEL if path.is_dir() else path
+    return manifest.current(path, MODEL) if path.is_dir() else path
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """A JSON file of a run folder."""
     try:
-        found = json.loads((folder / name).read_text("utf-8"))
+        found = json.loads(manifest.current(folder, name).read_text("utf-8"))
     except OSError as error:
         raise FileError(
             f"{folder / name} cannot be read ({error.strerror}); is {folder} a run folder?"
