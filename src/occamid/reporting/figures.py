@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from occamid.assessment.metrics import fit_percent
 from occamid.bands.monte_carlo import Distribution
 from occamid.data.record import Record
+from occamid.files.atomic import replace_file
 from occamid.networks import matrices
 from occamid.training.model import Model
 
@@ -118,9 +120,11 @@ def sparsity_figure(model: Model) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path, *, overwrite: bool = True) -> None:
     """Write a PNG or SVG, by its ending."""
-    figure.savefig(path, dpi=130)
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=130)
+    replace_file(path, content.getvalue(), overwrite=overwrite)
 
 
 def _two_colours() -> object:
