@@ -10,12 +10,12 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from occamid import (
+    Batch,
     DataError,
-    Distribution,
     Ensemble,
     Index,
     Record,
-    Result,
+    Run,
     Settings,
     SettingsError,
     combine,
@@ -34,8 +34,8 @@ from occamid.bands.calibration import (
     score,
     stacking_weights,
 )
-from occamid.bands.ensemble import LEVELS, no_narrower_than_seen
-from occamid.data.windows import full_regressors, windows
+from occamid.bands.ensemble import LEVELS, widen_to_residuals
+from occamid.data.windows import all_terms, windows
 from tests.bands.test_monte_carlo import linear_model, linear_posterior
 from tests.support.small import SMALL, small_record
 
@@ -44,14 +44,14 @@ QUICK = SMALL.replace(restarts=2, cycles=2)
 
 def gaussian(
     samples: int, levels: tuple[float, ...] = LEVELS, stretch: float = 1.0
-) -> tuple[np.ndarray, Distribution]:
+) -> tuple[np.ndarray, Run]:
     """Measurements of two outputs, and the distribution that made them (or a wider one)."""
     rng = np.random.default_rng(3)
     mean, std = rng.normal(size=(samples, 2)), rng.uniform(0.5, 3.0, (samples, 2))
     y = mean + std * rng.normal(size=mean.shape)
     wide = stretch * std
     quantiles = norm(mean, wide).ppf(np.array(levels)[:, None, None])
-    return y, Distribution(mean, wide, wide, 0 * wide, levels, quantiles, 0.0)
+    return y, Run(mean, wide, wide, 0 * wide, levels, quantiles, 0.0)
 
 
 def test_scores_against_loops_and_integrals() -> None:
@@ -138,7 +138,7 @@ def test_too_many_blocks() -> None:
 def test_no_window_has_a_held_back_output(held: tuple[slice, slice]) -> None:
     """Row by row: it counts if neither its target nor any of its output regressors is held back."""
     records = [small_record(50), small_record(40, seed=1)]
-    regressors = full_regressors(records[0], 3, 2)
+    regressors = all_terms(records[0], 3, 2)
     start = 3
     found = windows(records, regressors, start, held)
     assert found.valid.shape == (2, 47, 1)
@@ -160,11 +160,11 @@ def test_no_window_has_a_held_back_output(held: tuple[slice, slice]) -> None:
 def test_held_back_needs_a_block_for_each_record() -> None:
     records = [small_record(50), small_record(40, seed=1)]
     with pytest.raises(ValueError, match=r"zip\(\) argument 2 is longer|shorter"):
-        windows(records, full_regressors(records[0], 3, 2), 3, [slice(3, 5)])
+        windows(records, all_terms(records[0], 3, 2), 3, [slice(3, 5)])
 
 
 @cache
-def small_result() -> Result:
+def small_result() -> Batch:
     return identify(small_record(), QUICK)
 
 
@@ -180,7 +180,7 @@ def test_identification_does_not_look_at_held_back_outputs(scaling: str) -> None
             y = record.y.copy()
             y[block] = y[block] * (1 - shift / 10) + shift
             records.append(replace(record, y=y))
-        found.append(identify(records, settings, held_back=held))
+        found.append(train(records, settings, held_back=held))
     for other in found[1:]:
         for name in ("u_offset", "u_scale", "y_offset", "y_scale"):
             np.testing.assert_array_equal(
@@ -249,7 +249,7 @@ def fold_with(weights: list[float], parts: list[Record]) -> Fold:
     made = []
     for part in parts:
         runs = [
-            result.model(index).simulate(part.u, part.y[: result.start]) for index in candidates()
+            result.model(index).free_run(part.u, part.y[: result.start]) for index in candidates()
         ]
         y = part.y.copy()
         y[3:] = sum(w * run[3:] for w, run in zip(weights, runs, strict=True))
@@ -300,7 +300,7 @@ def test_cross_validation_holds_back_every_row_once() -> None:
 
 
 def quick_ensemble(
-    result: Result, records: tuple[Record, ...], held_back: Sequence[slice] | None = None
+    result: Batch, records: tuple[Record, ...], held_back: Sequence[slice] | None = None
 ) -> Ensemble:
     return ensemble_of(result, records, count=2, held_back=held_back)
 
@@ -314,7 +314,7 @@ def test_held_back_scores_are_standardised_errors() -> None:
     ensemble = quick_ensemble(small_result(), (record,), held)
     expected = []
     for part in parts:
-        run = ensemble.simulate_distribution(part, 3)
+        run = ensemble.simulate(part, 3)
         for t in range(3, len(part)):
             expected.append(abs(part.y[t, 0] - run.mean[t, 0]) / run.std[t, 0])
     np.testing.assert_allclose(found[:, 0], expected + expected, rtol=1e-12)
@@ -348,7 +348,7 @@ def test_bands_are_no_narrower_than_errors_already_seen(
         y[t] = 0.9 * y[t - 1] + 0.5 * (u[t - 1] - 0.3) / 1.5 + e
     record = Record(u=u, y=4 * y - 2)
     ensemble = combine([linear_posterior(model, sigma=0.1 if slow == 0 else 0.07)])
-    own = ensemble.simulate_distribution(record)
+    own = ensemble.simulate(record)
     squares = [
         ((record.y[t, 0] - own.mean[t, 0]) / own.std[t, 0]) ** 2
         for t in range(1, 100)
@@ -356,7 +356,7 @@ def test_bands_are_no_narrower_than_errors_already_seen(
     ]
     seen = float(np.sqrt(np.mean(squares)))
     assert (seen > 1.5) == (slow > 0)
-    found = no_narrower_than_seen(ensemble, (record,), held).inflation
+    found = widen_to_residuals(ensemble, (record,), held).inflation
     np.testing.assert_allclose(found, [max(1.0, seen)], rtol=1e-9)
 
 
@@ -374,7 +374,7 @@ def test_bands_by_default_and_with_folds() -> None:
     np.testing.assert_allclose(wide.inflation, plain.inflation * factor, rtol=1e-9)
     assert abs(factor[0] - 1) > 0.01
     test = small_record(60, seed=6)
-    a, b = (e.simulate_distribution(test) for e in (plain, wide))
+    a, b = (e.simulate(test) for e in (plain, wide))
     np.testing.assert_array_equal(a.mean, b.mean)
     np.testing.assert_allclose(b.std, factor * a.std, rtol=1e-9)
 

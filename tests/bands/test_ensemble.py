@@ -9,14 +9,14 @@ import pytest
 from scipy.stats import norm
 
 from occamid import (
+    Batch,
     DataError,
-    Distribution,
     Ensemble,
     Index,
     Model,
     Posterior,
     Record,
-    Result,
+    Run,
     SettingsError,
     combine,
     ensemble_of,
@@ -27,7 +27,7 @@ from occamid.bands.ensemble import Propagation, Weighting
 from occamid.bands.monte_carlo import Feedback, allocate
 from occamid.data.scaling import Scaling
 from occamid.data.twins import hairdryer
-from occamid.data.windows import Regressors
+from occamid.data.windows import Terms
 from occamid.networks import MLP
 from tests.support.small import SMALL, small_record
 
@@ -36,7 +36,7 @@ METHODS: tuple[Propagation, ...] = ("linearised", "monte-carlo")
 
 
 @cache
-def result_of(network: str) -> Result:
+def result_of(network: str) -> Batch:
     hidden = (4,) if network == "mlp" else (3,)
     return identify(small_record(), SMALL.replace(network=network, hidden=hidden))
 
@@ -72,8 +72,8 @@ def test_one_member_is_its_model(network: str) -> None:
     for posterior in posteriors_of(network)[:2]:
         ensemble, model = combine([posterior]), posterior.model
         for way in ("median", "mean"):
-            run = ensemble.simulate(record.u, record.y[:3], way)
-            np.testing.assert_allclose(run, model.simulate(record.u, record.y[:3]), rtol=1e-9)
+            run = ensemble.free_run(record.u, record.y[:3], way)
+            np.testing.assert_allclose(run, model.free_run(record.u, record.y[:3]), rtol=1e-9)
             ahead = ensemble.predict(record, 3, way)
             np.testing.assert_allclose(ahead, model.predict(record, 3), rtol=1e-9)
         assert ensemble.regressors == model.regressors
@@ -89,12 +89,12 @@ def test_members_keep_their_outputs_in_the_common_network(network: str) -> None:
     assert ensemble.network.hidden == posteriors[2].model.network.hidden
     assert ensemble.parameters == sum(p.model.parameters for p in posteriors)
     for k, posterior in enumerate(posteriors):
-        member, model = ensemble.batch.model(k), posterior.model
+        member, model = ensemble.members.model(k), posterior.model
         assert member.regressors == model.regressors
         for n_init in (3, 10):
             np.testing.assert_allclose(
-                member.simulate(record.u, record.y[:n_init]),
-                model.simulate(record.u, record.y[:n_init]),
+                member.free_run(record.u, record.y[:n_init]),
+                model.free_run(record.u, record.y[:n_init]),
                 rtol=1e-9,
             )
         np.testing.assert_allclose(member.predict(record, 2), model.predict(record, 2), rtol=1e-9)
@@ -114,7 +114,7 @@ def test_covariances_are_embedded_where_the_weights_are() -> None:
             found[name] = np.sqrt(variances[at : at + size]).reshape(spec.shape)
             at += size
         errors = posterior.standard_errors["layer0.W"]
-        for j, name in enumerate(posterior.model.regressors_in.names):
+        for j, name in enumerate(posterior.model.terms.names):
             np.testing.assert_allclose(
                 found["layer0.W"][: len(errors), columns[name]], errors[:, j], rtol=1e-12
             )
@@ -136,8 +136,8 @@ def test_members_without_and_with_a_bias_meet() -> None:
         ensemble = combine([posteriors[k] for k in order])
         for place, k in enumerate(order):
             np.testing.assert_allclose(
-                ensemble.batch.model(place).simulate(record.u, record.y[:3]),
-                posteriors[k].model.simulate(record.u, record.y[:3]),
+                ensemble.members.model(place).free_run(record.u, record.y[:3]),
+                posteriors[k].model.free_run(record.u, record.y[:3]),
                 rtol=1e-9,
             )
 
@@ -181,8 +181,8 @@ def test_moments_of_the_mixture(network: str) -> None:
     posteriors, record = posteriors_of(network), small_record(30, seed=3)
     weights = np.array([0.2, 0.5, 0.3])
     ensemble = combine(posteriors, weights)
-    parts = [combine([p]).simulate_distribution(record, 5) for p in posteriors]
-    found = ensemble.simulate_distribution(record, 5)
+    parts = [combine([p]).simulate(record, 5) for p in posteriors]
+    found = ensemble.simulate(record, 5)
     mean = sum(w * p.mean for w, p in zip(weights, parts, strict=True))
     doubt = sum(
         w * (p.epistemic_std**2 + (p.mean - mean) ** 2) for w, p in zip(weights, parts, strict=True)
@@ -202,8 +202,8 @@ def test_monte_carlo_of_a_mixture_has_its_moments() -> None:
     ]
     weights, record = np.array([0.2, 0.5, 0.3]), small_record(30, seed=3)
     ensemble = combine(sure, weights)
-    found = ensemble.simulate_distribution(record, 5, method="monte-carlo", samples=10)
-    runs = np.stack([p.model.simulate(record.u, record.y[:5]) for p in sure])
+    found = ensemble.simulate(record, 5, samples=10)
+    runs = np.stack([p.model.free_run(record.u, record.y[:5]) for p in sure])
     mean = np.tensordot(weights, runs, axes=1)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-4, atol=1e-4)
     spread = np.sqrt(np.tensordot(weights, (runs - mean) ** 2, axes=1))
@@ -273,11 +273,7 @@ def test_free_run_never_looks_at_later_outputs(network: str, method: Propagation
         for other in (0.0, 1.0, 1e12):
             y = record.y.copy()
             y[n_init:] += other
-            runs.append(
-                ensemble.simulate_distribution(
-                    replace(record, y=y), n_init, method=method, samples=20
-                )
-            )
+            runs.append(ensemble.simulate(replace(record, y=y), n_init, method=method, samples=20))
         for run in runs[1:]:
             for name in ("mean", "std", "epistemic_std", "aleatoric_std", "quantiles"):
                 np.testing.assert_array_equal(getattr(run, name), getattr(runs[0], name))
@@ -285,7 +281,7 @@ def test_free_run_never_looks_at_later_outputs(network: str, method: Propagation
         np.testing.assert_array_equal(runs[0].quantiles[0, :n_init], record.y[:n_init])
     y = record.y.copy()
     y[:3] += 1.0
-    moved = ensemble.simulate_distribution(replace(record, y=y), 3, method=method, samples=20)
+    moved = ensemble.simulate(replace(record, y=y), 3, method=method, samples=20)
     assert np.abs(moved.mean - runs[0].mean)[3:].max() > 1e-3  # but it does at the first ones
 
 
@@ -295,7 +291,7 @@ def test_later_outputs_of_a_prediction_do_not_change_earlier_ones() -> None:
     y[20:] += 5.0
     for method in METHODS:
         a, b = (
-            ensemble.predict_distribution(r, 3, method=method, samples=20)
+            ensemble.predict(r, 3, method=method, samples=20)
             for r in (record, replace(record, y=y))
         )
         np.testing.assert_array_equal(a.mean[:23], b.mean[:23])
@@ -309,9 +305,9 @@ def test_short_members_start_earlier() -> None:
         without(result_of("mlp").model(Index(0, 0, 1)), 0, [0]), small_record()
     )
     ensemble, record = combine([posterior]), small_record(40, seed=3)
-    assert ensemble.regressors_in.max_lag == 2
-    found = ensemble.simulate_distribution(record, 2)
-    expected = posterior.model.simulate(record.u, record.y[:2])
+    assert ensemble.terms.max_lag == 2
+    found = ensemble.simulate(record, 2)
+    expected = posterior.model.free_run(record.u, record.y[:2])
     np.testing.assert_allclose(found.mean, expected, rtol=1e-9)
     assert np.all(found.std[2:] > 0)
 
@@ -320,9 +316,7 @@ def test_inflation_widens_the_bands_about_the_mean() -> None:
     ensemble, record = combine(posteriors_of("mlp")), small_record(40, seed=3)
     wide = replace(ensemble, inflation=np.array([1.7]))
     for method in METHODS:
-        a, b = (
-            e.simulate_distribution(record, method=method, samples=50) for e in (ensemble, wide)
-        )
+        a, b = (e.simulate(record, method=method, samples=50) for e in (ensemble, wide))
         np.testing.assert_array_equal(a.mean, b.mean)
         for name in ("std", "epistemic_std", "aleatoric_std"):
             np.testing.assert_allclose(getattr(b, name), 1.7 * getattr(a, name), rtol=1e-12)
@@ -332,20 +326,20 @@ def test_inflation_widens_the_bands_about_the_mean() -> None:
 
 def test_messages_of_bad_calls() -> None:
     ensemble, record = combine(posteriors_of("mlp")), small_record(40, seed=3)
-    assert ensemble.regressors_in.max_lag == 3  # of an input; those before the record are inferred
+    assert ensemble.terms.max_lag == 3  # of an input; those before the record are inferred
     for n_init in (0, 1, 40, 41):
         with pytest.raises(DataError) as error:
-            ensemble.simulate_distribution(record, n_init)
+            ensemble.simulate(record, n_init)
         assert str(error.value) == (
             f'record "small": n_init is {n_init}; it must be at least 2 and less than the 40 rows.'
         )
     for horizon in (0, -1):
         with pytest.raises(SettingsError) as wrong:
-            ensemble.predict_distribution(record, horizon)
+            ensemble.predict(record, horizon)
         assert str(wrong.value) == f"the horizon is {horizon}; it must be 1 or more."
 
 
-def surprise(found: Distribution, record: Record, start: int) -> float:
+def surprise(found: Run, record: Record, start: int) -> float:
     """Minus the log density of the measurements, by a loop."""
     total = 0.0
     for t in range(start, len(record)):
@@ -356,10 +350,9 @@ def surprise(found: Distribution, record: Record, start: int) -> float:
 def test_fed_back_noise_fits_a_twin_with_equation_noise() -> None:
     twin = hairdryer(0)
     settings = SMALL.replace(input_lags=4, epochs=200, restarts=3)
-    ensemble = ensemble_of(identify(twin.estimation, settings), twin.estimation, count=2)
+    ensemble = ensemble_of(train(twin.estimation, settings), twin.estimation, count=2)
     fed, plain = (
-        surprise(ensemble.simulate_distribution(twin.test, feedback=f), twin.test, 4)
-        for f in FEEDBACKS
+        surprise(ensemble.simulate(twin.test, feedback=f), twin.test, 4) for f in FEEDBACKS
     )
     assert fed < plain - 10
 
@@ -380,7 +373,7 @@ def test_feedback_of_the_true_linear_model(
     """The same process; only where its noise enters differs, and so which band is likelier."""
     model = Model(
         network=MLP(2, (1,), 1, "identity", bias=False),
-        regressors_in=Regressors(((0, 1),), ((0, 1),), ("u",), ("y",)),
+        terms=Terms(((0, 1),), ((0, 1),), ("u",), ("y",)),
         scaling=Scaling(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1)),
         weights={"layer0.W": np.array([[0.5, 0.9]]), "layer1.W": np.array([[1.0]])},
         start=1,
@@ -388,9 +381,9 @@ def test_feedback_of_the_true_linear_model(
     )
     record = linear_record(noise)
     ensemble = combine([fit_posterior(model, record, "last-layer")])
-    runs = [ensemble.simulate_distribution(record, feedback=f) for f in FEEDBACKS]
+    runs = [ensemble.simulate(record, feedback=f) for f in FEEDBACKS]
     values = [surprise(run, record, 1) for run in runs]
     assert values[better] < values[1 - better] - 10
-    default = ensemble.simulate_distribution(record)
+    default = ensemble.simulate(record)
     np.testing.assert_array_equal(default.std, runs[0].std)
     assert np.abs(runs[0].std - runs[1].std).max() > 0.1

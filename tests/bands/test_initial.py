@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from occamid import Record, Settings, ensemble_of, identify
+from occamid import Record, Settings, ensemble_of, train
 from occamid.bands.initial import _conditional, past_inputs
-from occamid.data.windows import full_regressors
+from occamid.data.windows import all_terms
 from occamid.networks import MLP
 
 
@@ -25,7 +25,7 @@ def test_the_past_is_the_posterior_mean_of_a_linear_model(rng: np.random.Generat
     network, flat, taps = fir(rng, lags)
     u = rng.standard_normal((80, 1))
     record = Record(u=u, y=u)
-    regressors = full_regressors(record, lags, 0)
+    regressors = all_terms(record, lags, 0)
     y = rng.standard_normal((n, 1))
     sigma = 0.3
     with jax.enable_x64(True):
@@ -67,13 +67,13 @@ def test_a_free_run_may_start_before_the_lags_are_filled(rng: np.random.Generato
         activation="identity", hidden=(1,), skip=True, bias=False, input_lags=11, output_lags=0
     ).replace(restarts=1, cycles=2, epochs=300, lam=(1e-4,))
     estimation, test = Record(u=u, y=y)[:400], Record(u=u[400:], y=y[400:])
-    ensemble = ensemble_of(identify(estimation, settings), estimation, count=1)
-    full = ensemble.simulate(test.u, test.y[:11])
-    early = ensemble.simulate(test.u, test.y[:4])
+    ensemble = ensemble_of(train(estimation, settings), estimation, count=1)
+    full = ensemble.free_run(test.u, test.y[:11])
+    early = ensemble.free_run(test.u, test.y[:4])
     assert early.shape == full.shape
     np.testing.assert_array_equal(early[:4], test.y[:4])
     np.testing.assert_allclose(early[11:], full[11:], atol=1e-9)  # once the lags are filled
     naive = np.sqrt(np.mean((test.y[4:11] - test.y.mean()) ** 2))
     assert np.sqrt(np.mean((early[4:11] - test.y[4:11]) ** 2)) < 0.5 * naive
-    band = ensemble.simulate_distribution(test, 4)
+    band = ensemble.simulate(test, 4)
     np.testing.assert_allclose(band.mean, early, atol=1e-8)

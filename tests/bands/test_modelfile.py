@@ -10,15 +10,15 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from occamid import Ensemble, FileError, ensemble_of, identify
-from occamid.bands.modelfile import load_ensemble, read_about, save_ensemble
+from occamid import Ensemble, FileError, ensemble_of, train
+from occamid.bands.ensemble import read_about, save_ensemble
 from occamid.bands.monte_carlo import Feedback
 from tests.support.small import SMALL, small_record
 
 
 @pytest.fixture(scope="module", params=["mlp", "lstm"])
 def ensemble(request: pytest.FixtureRequest) -> Ensemble:
-    result = identify(small_record(), SMALL.replace(network=request.param))
+    result = train(small_record(), SMALL.replace(network=request.param))
     return ensemble_of(result, small_record(), count=2)
 
 
@@ -40,9 +40,9 @@ def test_a_saved_ensemble_comes_back(ensemble: Ensemble, path: Path) -> None:
     again = load_ensemble(path)
     record = small_record(60, seed=7)
     np.testing.assert_array_equal(
-        again.simulate(record.u, record.y[:3]), ensemble.simulate(record.u, record.y[:3])
+        again.free_run(record.u, record.y[:3]), ensemble.free_run(record.u, record.y[:3])
     )
-    a, b = (e.simulate_distribution(record) for e in (again, ensemble))
+    a, b = (e.simulate(record) for e in (again, ensemble))
     np.testing.assert_array_equal(a.quantiles, b.quantiles)
     assert again.regressors == ensemble.regressors
     for found, saved in zip(

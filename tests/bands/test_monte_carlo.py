@@ -22,13 +22,12 @@ from occamid import (
     SettingsError,
     combine,
     fit_posterior,
-    identify,
 )
 from occamid.bands.ensemble import LEVELS, DivergedWarning, Propagation
-from occamid.bands.monte_carlo import LIMIT, Distribution, Feedback, _draw
+from occamid.bands.monte_carlo import LIMIT, Feedback, Run, _draw
 from occamid.data.scaling import Scaling
 from occamid.data.twins import hairdryer, mass_spring_damper
-from occamid.data.windows import Regressors
+from occamid.data.windows import Terms
 from occamid.networks import MLP
 from tests.support.small import SMALL, small_record
 
@@ -46,7 +45,7 @@ def posterior_of(kind: str, restart: int = 0) -> Posterior:
         settings = settings.replace(network="lstm", hidden=(2,))
     if kind == "two-outputs":
         record = mass_spring_damper(0, samples=100).estimation
-    return fit_posterior(identify(record, settings).model(Index(0, restart, 1)), record)
+    return fit_posterior(train(record, settings).model(Index(0, restart, 1)), record)
 
 
 def record_for(kind: str, samples: int) -> Record:
@@ -71,7 +70,7 @@ def linear_model(a: float = 0.9, b: float = 0.5) -> Model:
     """``y(t) = a y(t-1) + b u(t-1)`` in scaled units, the user's ones being others."""
     return Model(
         network=MLP(2, (1,), 1, "identity", bias=False),
-        regressors_in=Regressors(((0, 1),), ((0, 1),), ("u",), ("y",)),
+        terms=Terms(((0, 1),), ((0, 1),), ("u",), ("y",)),
         scaling=Scaling(*(np.array([v]) for v in (0.3, 1.5, -2.0, 4.0))),
         weights={"layer0.W": np.array([[b, a]]), "layer1.W": np.array([[1.0]])},
         start=1,
@@ -109,17 +108,17 @@ def linear_record(samples: int = 60, seed: int = 0) -> Record:
 def test_certain_free_run_is_the_models(kind: str, n_init: int) -> None:
     posterior = certain(posterior_of(kind))
     ensemble, record = combine([posterior]), record_for(kind, 300)
-    expected = posterior.model.simulate(record.u, record.y[:n_init])
+    expected = posterior.model.free_run(record.u, record.y[:n_init])
     scale = posterior.model.scaling.y_scale.max()
     for feedback in FEEDBACKS[: 1 if kind == "lstm" else 2]:
-        sampled = ensemble.simulate_distribution(
+        sampled = ensemble.simulate(
             record, n_init, method=MONTE_CARLO, feedback=feedback, samples=3
         )
         np.testing.assert_allclose(sampled.mean, expected, rtol=1e-4, atol=1e-4 * scale)
         for quantile in sampled.quantiles:
             np.testing.assert_allclose(quantile, sampled.mean, atol=1e-5 * scale)
         assert sampled.std.max() < 1e-6 * scale
-        found = ensemble.simulate_distribution(record, n_init, feedback=feedback)
+        found = ensemble.simulate(record, n_init, feedback=feedback)
         np.testing.assert_allclose(found.mean, expected, rtol=1e-9, atol=1e-9 * scale)
         assert not found.std.any()
 
@@ -141,10 +140,10 @@ def test_certain_prediction_is_the_models(kind: str, horizon: int, samples: int)
     ensemble, record = combine([posterior]), record_for(kind, samples)
     expected = posterior.model.predict(record, horizon)
     scale = posterior.model.scaling.y_scale.max()
-    sampled = ensemble.predict_distribution(record, horizon, method=MONTE_CARLO, samples=3)
+    sampled = ensemble.predict(record, horizon, method=MONTE_CARLO, samples=3)
     np.testing.assert_allclose(sampled.mean, expected, rtol=1e-4, atol=1e-4 * scale)
     assert sampled.std.max() < 1e-6 * scale
-    found = ensemble.predict_distribution(record[:90], horizon)
+    found = ensemble.predict(record[:90], horizon)
     np.testing.assert_allclose(found.mean, expected[:90], rtol=1e-9, atol=1e-9 * scale)
     assert not found.std.any()
 
@@ -162,22 +161,20 @@ def test_fed_back_noise_of_an_autoregression() -> None:
     a, sigma, n_init = 0.9, 0.2, 4
     ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
     expected = ar_std(a, sigma, np.arange(1, len(record) - n_init + 1))
-    found = ensemble.simulate_distribution(record, n_init, feedback="process")
+    found = ensemble.simulate(record, n_init, feedback="process")
     np.testing.assert_allclose(found.std[n_init:, 0], expected, rtol=1e-6)
     np.testing.assert_allclose(found.aleatoric_std[n_init:, 0], expected, rtol=1e-6)
     assert not found.std[:n_init].any()
     assert not found.epistemic_std.any()
-    plain = ensemble.simulate_distribution(record, n_init, feedback="none")
+    plain = ensemble.simulate(record, n_init, feedback="none")
     np.testing.assert_allclose(plain.std[n_init:, 0], 4.0 * sigma, rtol=1e-6)
-    sampled = ensemble.simulate_distribution(
+    sampled = ensemble.simulate(
         record, n_init, method=MONTE_CARLO, feedback="process", samples=8000
     )
     np.testing.assert_allclose(sampled.std[n_init:, 0], expected, rtol=0.04)
     np.testing.assert_allclose(sampled.mean, found.mean, atol=1e-4)
     assert sampled.epistemic_std.max() < 1e-4
-    plain = ensemble.simulate_distribution(
-        record, n_init, method=MONTE_CARLO, feedback="none", samples=8000
-    )
+    plain = ensemble.simulate(record, n_init, method=MONTE_CARLO, feedback="none", samples=8000)
     np.testing.assert_allclose(plain.std[n_init:, 0], 4.0 * sigma, rtol=0.04)
 
 
@@ -187,13 +184,13 @@ def test_noise_of_k_step_prediction(horizon: int) -> None:
     a, sigma = -0.8, 0.2
     ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
     steps = np.minimum(np.arange(1, len(record)), horizon)
-    found = ensemble.predict_distribution(record, horizon, feedback="process")
+    found = ensemble.predict(record, horizon, feedback="process")
     np.testing.assert_allclose(found.std[1:, 0], ar_std(a, sigma, steps), rtol=1e-6)
-    sampled = ensemble.predict_distribution(
+    sampled = ensemble.predict(
         record, horizon, method=MONTE_CARLO, feedback="process", samples=8000
     )
     np.testing.assert_allclose(sampled.std[1:, 0], ar_std(a, sigma, steps), rtol=0.04)
-    plain = ensemble.predict_distribution(record, horizon, feedback="none")
+    plain = ensemble.predict(record, horizon, feedback="none")
     np.testing.assert_allclose(plain.std[1:, 0], 4.0 * sigma, rtol=1e-6)
 
 
@@ -202,7 +199,7 @@ def test_noise_of_consecutive_samples_is_one_process() -> None:
     a, sigma = 0.9, 0.2
     ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
     options = {"method": MONTE_CARLO, "feedback": "process", "samples": 20_000}
-    found = ensemble.simulate_distribution(record, 1, **options)  # type: ignore[arg-type]
+    found = ensemble.simulate(record, 1, **options)  # type: ignore[arg-type]
     spread = ar_std(a, sigma, np.arange(1, len(record)))
     z = (found.quantiles[:, 1:, 0] - found.mean[1:, 0]) / spread
     np.testing.assert_allclose(z, norm.ppf(LEVELS)[:, None] + 0 * z, atol=0.08)
@@ -213,9 +210,7 @@ def test_blocks_of_rows_have_different_noise(monkeypatch: pytest.MonkeyPatch) ->
     a, sigma = 0.98, 0.2
     monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 5)
     ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
-    found = ensemble.simulate_distribution(
-        record, 1, method=MONTE_CARLO, feedback="process", samples=8000
-    )
+    found = ensemble.simulate(record, 1, method=MONTE_CARLO, feedback="process", samples=8000)
     expected = ar_std(a, sigma, np.arange(1, len(record)))
     np.testing.assert_allclose(found.std[1:, 0], expected, rtol=0.05)
 
@@ -253,13 +248,13 @@ def test_linearised_doubt_equals_finite_differences(kind: str, what: str) -> Non
     model, record = posterior.model, record_for(kind, 30)
     ensemble = combine([posterior])
     if what == "k-step":
-        found = ensemble.predict_distribution(record, 4)
+        found = ensemble.predict(record, 4)
         J = jacobian(model, posterior.positions, lambda m: m.predict(record, 4))
         known = model.start
     else:
         known = model.start if what == "start" else 9
-        found = ensemble.simulate_distribution(record, known)
-        J = jacobian(model, posterior.positions, lambda m: m.simulate(record.u, record.y[:known]))
+        found = ensemble.simulate(record, known)
+        J = jacobian(model, posterior.positions, lambda m: m.free_run(record.u, record.y[:known]))
     expected = np.sqrt(np.sum((J @ posterior.factor) ** 2, axis=-1))
     assert found.mean.shape == record.y.shape
     np.testing.assert_allclose(found.epistemic_std[known:], expected[known:], rtol=1e-4)
@@ -272,9 +267,7 @@ def test_diagonal_factor_equals_the_full_one_of_a_diagonal_matrix() -> None:
     sd = np.sqrt(np.diag(posterior.covariance))
     thin, wide = (combine([replace(posterior, factor=f)]) for f in (sd, np.diag(sd)))
     for method in ("linearised", "monte-carlo"):
-        a, b = (
-            e.simulate_distribution(record, 3, method=method, samples=200) for e in (thin, wide)
-        )
+        a, b = (e.simulate(record, 3, method=method, samples=200) for e in (thin, wide))
         np.testing.assert_allclose(a.epistemic_std, b.epistemic_std, rtol=1e-4, atol=1e-6)
         assert a.epistemic_std.max() > 0.01
 
@@ -289,12 +282,8 @@ def test_variances_add_up(kind: str, feedback: Feedback, method: Propagation) ->
     scale = posterior_of(kind).model.scaling.y_scale
     noise = np.sqrt(posterior_of(kind).noise_variance) * scale
     for found in (
-        ensemble.simulate_distribution(
-            record, 5, method=method, feedback=feedback, samples=2000, seed=2
-        ),
-        ensemble.predict_distribution(
-            record, 3, method=method, feedback=feedback, samples=2000, seed=2
-        ),
+        ensemble.simulate(record, 5, method=method, feedback=feedback, samples=2000, seed=2),
+        ensemble.predict(record, 3, method=method, feedback=feedback, samples=2000, seed=2),
     ):
         np.testing.assert_allclose(
             found.std**2, found.epistemic_std**2 + found.aleatoric_std**2, rtol=1e-6, atol=1e-12
@@ -312,9 +301,7 @@ def test_variances_add_up(kind: str, feedback: Feedback, method: Propagation) ->
 
 def test_linearised_quantiles_are_gaussian() -> None:
     levels = (0.01, 0.5, 0.8)
-    found = combine([posterior_of("mlp")]).simulate_distribution(
-        record_for("mlp", 30), levels=levels
-    )
+    found = combine([posterior_of("mlp")]).simulate(record_for("mlp", 30), levels=levels)
     expected = norm(found.mean[3:], found.std[3:]).ppf(np.array(levels)[:, None, None])
     np.testing.assert_allclose(found.quantiles[:, 3:], expected, rtol=1e-9)
     assert found.levels == levels
@@ -329,11 +316,11 @@ def brute_force(ensemble: Ensemble, members: np.ndarray, record: Record, seed: i
         jnp.arange(len(members)),
         jnp.asarray(seed),
     )
-    model = ensemble.batch.model(0)
+    model = ensemble.members.model(0)
     runs = []
     for vector in np.asarray(weights, dtype=np.float64):
         drawn = model.with_weights(as_weights(model, vector))
-        runs.append(drawn.simulate(record.u, record.y[: model.start]))
+        runs.append(drawn.free_run(record.u, record.y[: model.start]))
     return np.stack(runs)
 
 
@@ -342,7 +329,7 @@ def test_monte_carlo_equals_brute_force(kind: str) -> None:
     """Two members, one twice as heavy: moments and quantiles of thirty free runs."""
     parts = [noiseless(posterior_of(kind, k)) for k in range(2)]
     ensemble, record = combine(parts, np.array([1.0, 2.0])), record_for(kind, 40)
-    found = ensemble.simulate_distribution(record, method=MONTE_CARLO, samples=30, seed=7)
+    found = ensemble.simulate(record, method=MONTE_CARLO, samples=30, seed=7)
     runs = brute_force(ensemble, np.array([0] * 10 + [1] * 20), record, seed=7)
     scale = parts[0].model.scaling.y_scale
     near = 1e-4 * float(scale.max())
@@ -384,10 +371,10 @@ def test_chunks_do_not_change_the_result(kind: str, what: str) -> None:
     for memory_mb in (0.004, 1024.0):
         options = {"method": MONTE_CARLO, "samples": 45, "memory_mb": memory_mb, "seed": 3}
         if what == "free run":
-            found.append(ensemble.simulate_distribution(record, 5, **options))  # type: ignore[arg-type]
+            found.append(ensemble.simulate(record, 5, **options))  # type: ignore[arg-type]
         else:
             horizon = int(what[0])
-            found.append(ensemble.predict_distribution(record, horizon, **options))  # type: ignore[arg-type]
+            found.append(ensemble.predict(record, horizon, **options))  # type: ignore[arg-type]
     for name in ("mean", "std", "epistemic_std", "quantiles"):
         a, b = (getattr(f, name) for f in found)
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
@@ -397,7 +384,7 @@ def test_chunks_do_not_change_the_result(kind: str, what: str) -> None:
 def test_seeds_differ_and_repeat() -> None:
     ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 30)
     runs = [
-        ensemble.simulate_distribution(record, method=MONTE_CARLO, samples=20, seed=seed).mean
+        ensemble.simulate(record, method=MONTE_CARLO, samples=20, seed=seed).mean
         for seed in (1, 1, 2)
     ]
     np.testing.assert_array_equal(runs[0], runs[1])
@@ -420,14 +407,10 @@ def test_blocks_do_not_change_the_moments(
 ) -> None:
     ensemble, record = combine([posterior_of(kind)]), record_for(kind, 60)
 
-    def moments() -> Distribution:
+    def moments() -> Run:
         if horizon is None:
-            return ensemble.simulate_distribution(
-                record, 5, method=MONTE_CARLO, feedback=feedback, samples=30
-            )
-        return ensemble.predict_distribution(
-            record, horizon, method=MONTE_CARLO, feedback=feedback, samples=30
-        )
+            return ensemble.simulate(record, 5, method=MONTE_CARLO, feedback=feedback, samples=30)
+        return ensemble.predict(record, horizon, method=MONTE_CARLO, feedback=feedback, samples=30)
 
     whole = moments()
     monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 17)
@@ -441,13 +424,13 @@ def test_monte_carlo_converges_to_the_linearised_moments() -> None:
     """On a nearly linear twin the error falls with the root of the number of samples."""
     twin = hairdryer(0, samples=1000)
     settings = SMALL.replace(activation="identity", input_lags=4, epochs=200)
-    best = identify(twin.estimation, settings).best
+    best = train(twin.estimation, settings).best
     ensemble = combine([fit_posterior(best, twin.estimation, "last-layer")])
     record = twin.test[:120]
-    exact = ensemble.simulate_distribution(record, feedback="process")
+    exact = ensemble.simulate(record, feedback="process")
 
     def error(samples: int, seed: int) -> float:
-        found = ensemble.simulate_distribution(
+        found = ensemble.simulate(
             record, method=MONTE_CARLO, feedback="process", samples=samples, seed=seed
         )
         miss = [
@@ -479,9 +462,7 @@ def test_diverged_samples_are_set_aside(block: int, monkeypatch: pytest.MonkeyPa
     posterior = replace(linear_posterior(model), factor=np.diag([0.01, 0.3]))
     ensemble, record = combine([posterior]), linear_record(100)
     with pytest.warns(DivergedWarning) as caught:
-        found = ensemble.simulate_distribution(
-            record, method=MONTE_CARLO, feedback="none", samples=150, seed=1
-        )
+        found = ensemble.simulate(record, method=MONTE_CARLO, feedback="none", samples=150, seed=1)
     runs = brute_force(ensemble, np.zeros(150, int), record, seed=1)[:, :, 0]
     alive = np.logical_and.accumulate(np.abs((runs + 2.0) / 4.0) < LIMIT, axis=1)
     share = 1 - alive[:, -1].mean()
@@ -506,7 +487,7 @@ def test_a_sample_that_comes_back_stays_aside() -> None:
     u[19] = 0.3 + 1.5 * 2000.0
     blow = replace(record, u=u)
     with pytest.warns(DivergedWarning):
-        found = ensemble.simulate_distribution(blow, method=MONTE_CARLO, samples=60, seed=2)
+        found = ensemble.simulate(blow, method=MONTE_CARLO, samples=60, seed=2)
     runs = brute_force(ensemble, np.zeros(60, int), blow, seed=2)[:, :, 0]
     inside = np.abs((runs + 2.0) / 4.0) < LIMIT
     gone = ~inside[:, 20]
@@ -523,7 +504,7 @@ def test_nothing_is_left_when_every_sample_diverges() -> None:
     """Finite as long as samples remain, then not a number; the warning says all."""
     ensemble = combine([linear_posterior(linear_model(3.0), sigma=0.1)])
     with pytest.warns(DivergedWarning) as caught:
-        found = ensemble.simulate_distribution(
+        found = ensemble.simulate(
             linear_record(60), method=MONTE_CARLO, feedback="process", samples=20
         )
     assert found.diverged == 1.0
@@ -540,9 +521,7 @@ def test_stable_samples_do_not_warn() -> None:
     posterior = linear_posterior(linear_model(0.5), sigma=0.1, spread=(0.01, 0.01))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = combine([posterior]).simulate_distribution(
-            linear_record(), method=MONTE_CARLO, samples=200
-        )
+        found = combine([posterior]).simulate(linear_record(), method=MONTE_CARLO, samples=200)
     assert found.diverged == 0.0
 
 
@@ -552,17 +531,17 @@ def test_linear_model_is_what_it_says() -> None:
     u, y0 = (record.u[:, 0] - 0.3) / 1.5, (record.y[0, 0] + 2.0) / 4.0
     drive = np.concatenate([[y0], 0.5 * u[:-1]])
     expected = 4.0 * lfilter([1.0], [1.0, -0.9], drive) - 2.0
-    found = linear_model().simulate(record.u, record.y[:1])[:, 0]
+    found = linear_model().free_run(record.u, record.y[:1])[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 # --- the distribution ------------------------------------------------------------------------
 
 
-def distribution(levels: tuple[float, ...]) -> Distribution:
+def distribution(levels: tuple[float, ...]) -> Run:
     zeros = np.zeros((3, 1))
     quantiles = np.arange(len(levels), dtype=float)[:, None, None] + zeros
-    return Distribution(zeros, zeros, zeros, zeros, levels, quantiles, 0.0)
+    return Run(zeros, zeros, zeros, zeros, levels, quantiles, 0.0)
 
 
 @pytest.mark.parametrize(("share", "ends"), [(0.5, (1.0, 2.0)), (0.95, (0.0, 3.0))])
@@ -608,8 +587,8 @@ def test_double_precision_around_it_changes_nothing() -> None:
     ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 30)
     modes: tuple[Literal["linearised", "monte-carlo"], ...] = ("linearised", "monte-carlo")
     for method in modes:
-        plain = ensemble.simulate_distribution(record, method=method, samples=30)
+        plain = ensemble.simulate(record, method=method, samples=30)
         with jax.enable_x64(True):
-            double = ensemble.simulate_distribution(record, method=method, samples=30)
+            double = ensemble.simulate(record, method=method, samples=30)
         np.testing.assert_allclose(plain.mean, double.mean, rtol=1e-6)
         np.testing.assert_allclose(plain.std, double.std, rtol=1e-5)

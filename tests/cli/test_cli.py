@@ -173,7 +173,7 @@ def test_the_test_error_is_that_of_the_test_record(finished: Path) -> None:
     assert test["n_init"] == 4
     assert test["rows"] == len(twin.test)
     ensemble = runs.load(finished)
-    free = ensemble.simulate(twin.test.u, twin.test.y[:4])
+    free = ensemble.free_run(twin.test.u, twin.test.y[:4])
     y = twin.test.y[4:, 0]
     np.testing.assert_allclose(test["rmse"], np.sqrt(np.mean((free[4:, 0] - y) ** 2)))
     assert 0 <= test["coverage95"][0] <= 1
@@ -525,7 +525,7 @@ def test_stopping_leaves_nothing(
     def stop(*_: object, **__: object) -> None:
         raise interruption
 
-    monkeypatch.setattr(auto, "identify_auto", stop)
+    monkeypatch.setattr(auto, "identify", stop)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
     assert (outcome.code, outcome.err.strip()) == (130, "stopped")
     assert listing(tmp_path) == {}
@@ -542,7 +542,7 @@ def test_stopping_tells_how_to_go_on(
         checkpoints.save("0" * 24, 0, [np.zeros(3)])
         raise interruption
 
-    monkeypatch.setattr(auto, "identify_auto", stop)
+    monkeypatch.setattr(auto, "identify", stop)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "out")
     assert (outcome.code, outcome.err) == (130, f"{train.RESUME}\nstopped\n")
     assert "--resume" in train.RESUME
@@ -608,7 +608,7 @@ def test_a_disk_that_is_full_while_training_keeps_the_finished_cycles(
         os.close(handle)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(auto, "identify_auto", fill)
+    monkeypatch.setattr(auto, "identify", fill)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "out")
     assert outcome.code == 2
     assert outcome.err.endswith(f"1.safetensors: No space left on device. {train.RESUME}\n")
@@ -626,7 +626,7 @@ def test_errors_in_the_data_leave_no_finished_cycles(
         assert (tmp_path / "deep" / ".out.partial").is_dir()
         raise DataError("no model is usable.")
 
-    monkeypatch.setattr(auto, "identify_auto", fail)
+    monkeypatch.setattr(auto, "identify", fail)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
     assert (outcome.code, outcome.err) == (2, "error: no model is usable.\n")
     assert listing(tmp_path) == {}

@@ -19,21 +19,21 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from occamid import cli
-from occamid import reporting as pages
+from occamid.bands.modelfile import NAME as MODEL
 from occamid.cli import use
 from occamid.errors import DataError, FileError
 from occamid.files.checkpoints import Checkpoints, digest_of
 from occamid.files.manifest import NEXT
-from occamid.identification import identify as auto
+from occamid.identification import identify as identification
 from occamid.identification.job import Job
 from occamid.reporting import figures, runs
 from tests.support.folders import write
 
 Entry = bytes | str | None  # a file, where a link leads, a folder
-NAMES = (runs.MODEL, runs.SETTINGS, runs.CONTENT, runs.PAGE, "more.txt")
+NAMES = (MODEL, runs.SETTINGS, runs.CONTENT, runs.PAGE, "more.txt")
 DEAD = ".out.new-99999999-abcdefgh"  # named like a folder of a process that is gone
 INSIDE = (*NAMES, "run.json", "notes.txt", "sub/deep.csv", ".occamid-next", ".occamid-scratch")
-WAITING = (".occamid-next/run.json", f".occamid-next/{runs.MODEL}")
+WAITING = (".occamid-next/run.json", f".occamid-next/{MODEL}")
 BESIDE = (
     *("log.csv", "job.toml", "sim.csv", "plot.png", "link", "out-1", "data", "data/log.csv"),
     *(".out.lock", ".out.partial", ".out.partial/weights.safetensors", ".out.partial/a-0.txt"),
@@ -46,7 +46,7 @@ entries = st.one_of(
     st.binary(max_size=3).map(lambda b: b"# " + b.hex().encode()),  # TOML too
     st.just(b""),
     st.none(),
-    st.sampled_from([*FOLDERS, "log.csv", "missing", f"out/{runs.MODEL}", "data/log.csv"]),
+    st.sampled_from([*FOLDERS, "log.csv", "missing", f"out/{MODEL}", "data/log.csv"]),
 )
 worlds = st.tuples(
     st.dictionaries(st.sampled_from(FOLDERS), st.sets(st.sampled_from(NAMES)), max_size=3),
@@ -56,7 +56,7 @@ flags = st.lists(st.sampled_from(["--force", "--resume"]), unique=True)
 force = st.sampled_from([[], ["--force"]])
 identify = st.builds(
     lambda read, test, out, more: ["identify", read, "--test", test, "--out", out, *more],
-    *(st.sampled_from(["log.csv", "data/log.csv", "link", f"out/{runs.MODEL}"]),) * 2,
+    *(st.sampled_from(["log.csv", "data/log.csv", "link", f"out/{MODEL}"]),) * 2,
     st.sampled_from(OUTS),
     flags,
 )
@@ -110,30 +110,29 @@ class Ensemble(SimpleNamespace):
 
     start, parameters = 0, 1
 
-    def free_run(self, *_: object) -> SimpleNamespace:
-        return SimpleNamespace(mean=np.zeros((30, 1)))
+    def simulate(self, *_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(mean=np.zeros((30, 1)), rmse=lambda _: np.zeros(1))
 
-    predict_distribution = free_run
+    predict = simulate
 
 
 @pytest.fixture(autouse=True, scope="module")
 def empty_models() -> Iterator[None]:
     """Commands that read and write for real, with nothing to compute."""
     record = SimpleNamespace(name="log", y=np.zeros((30, 1)))
-    judged = runs.Judged("log", 0, 30, (0.0,), (0.0,), (0.0,))
+    judged = {"rmse": (0.0,), "fit": (0.0,), "coverage95": (0.0,)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Job, "read", lambda job: ((), ()))
-        patch.setattr(auto, "identify_auto", _identify)
+        patch.setattr(identification, "identify", _identify)
         patch.setattr(runs, "write", _write)
-        patch.setattr(runs, "load", lambda run: Ensemble())
+        patch.setattr(use, "load", lambda run: Ensemble())
         patch.setattr(runs, "read_json", lambda *_: {})
         patch.setattr(runs, "judge", lambda *_: judged)
         patch.setattr(use, "_read", lambda *_: record)
         patch.setattr(use, "_table", lambda *_: pd.DataFrame({"time": [0.0]}))
-        patch.setattr(use, "rmse", lambda *_: np.zeros(1))
         patch.setattr(use, "len", lambda _: 30, raising=False)
         patch.setattr(figures, "compare_figure", lambda *_: Figure())
-        patch.setattr(pages, "render", lambda _: "<p>new</p>")
+        patch.setattr(use, "render", lambda _: "<p>new</p>")
         yield
 
 
@@ -167,7 +166,7 @@ def asked_for(arguments: list[str]) -> set[Path]:
     if command == "identify" or "--force" not in rest:
         return set()
     out = rest[rest.index("--out") + 1] if "--out" in rest else f"{rest[0]}/{runs.PAGE}"
-    read = (rest[1], f"{rest[0]}/{runs.MODEL}") if command != "report" else ()
+    read = (rest[1], f"{rest[0]}/{MODEL}") if command != "report" else ()
     target = Path(os.path.normpath(Path(out).parent.resolve() / Path(out).name))
     if any(os.path.exists(p) and Path(p).resolve() == target.resolve() for p in read):
         return set()

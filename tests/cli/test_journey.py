@@ -161,8 +161,8 @@ def test_two_inputs_and_two_outputs(
     assert len(summary["test"][0]["rmse"]) == 2
     assert (two_by_two / network / "report.html").stat().st_size > 1e6
     ensemble = runs.load(two_by_two / network)
-    assert ensemble.regressors_in.input_names == ("left force", "right force")
-    assert ensemble.regressors_in.output_names == ("left mass", "right mass")
+    assert ensemble.terms.input_names == ("left force", "right force")
+    assert ensemble.terms.output_names == ("left mass", "right mass")
 
     simulated = answer("simulate", network, "second.csv", "--out", f"{network}.csv")
     np.testing.assert_allclose(simulated["rmse"], summary["test"][0]["rmse"], rtol=1e-9)

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from occamid import cli
+from occamid.bands.modelfile import NAME as MODEL
 from occamid.files.checkpoints import Checkpoints, digest_of
-from occamid.identification import identify as auto
+from occamid.identification import identify as identification
 from occamid.identification.job import Job
 from occamid.reporting import runs
 from tests.support.commands import Runner, listing
@@ -43,10 +44,10 @@ def during(monkeypatch: pytest.MonkeyPatch) -> list[Hook]:
 
     def write(found: object, job: Job, test: object, folder: Path) -> dict[str, object]:
         (folder / runs.SETTINGS).write_text(job.to_toml(), encoding="utf-8")
-        (folder / runs.MODEL).write_bytes(b"model")
+        (folder / MODEL).write_bytes(b"model")
         return {"files": list(job.files)}
 
-    monkeypatch.setattr(auto, "identify_auto", nothing)
+    monkeypatch.setattr(identification, "identify", nothing)
     monkeypatch.setattr(runs, "write", write)
     return hooks
 
@@ -102,7 +103,7 @@ def test_a_data_file_of_the_run_that_would_be_replaced(
 ) -> None:
     """A log that is linked to a file of the run."""
     assert run(*command("out")).code == 0
-    (here / "data" / "second.csv").symlink_to(here / "out" / runs.MODEL)
+    (here / "data" / "second.csv").symlink_to(here / "out" / MODEL)
     path = here / "data" / "second.csv"
     told = command("out", "--force", "--test", str(path)) if option else None
     assert run.fails(*(told or command("out", "--force", log=str(path)))) == (
@@ -144,5 +145,5 @@ def test_a_folder_that_came_meanwhile(run: Runner, during: list[Hook], here: Pat
         f"are in {here / 'out-1'}.\n",
     )
     assert listing(here / "out") == {"mine.txt": b"mine"}
-    assert (here / "out-1" / runs.MODEL).read_bytes() == b"model"
+    assert (here / "out-1" / MODEL).read_bytes() == b"model"
     assert sorted(p.name for p in here.iterdir()) == ["data", "out", "out-1"]

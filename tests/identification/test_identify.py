@@ -11,7 +11,7 @@ from occamid import DataError, Record, SettingsError
 from occamid.data import twins
 from occamid.identification import identify as automatic
 from occamid.identification.families import BUDGETS, Family, Plan, families
-from occamid.identification.identify import Stage, Trial, choose, identify_auto, thin
+from occamid.identification.identify import Stage, Trial, choose, identify, thin
 from occamid.training.settings import Settings
 
 TINY = Plan(effort="quick", restarts=2, cycles=2, epochs=20, input_lags=3, output_lags=2)
@@ -92,25 +92,25 @@ def twin() -> twins.Twin:
 
 def test_an_identification_end_to_end(twin: twins.Twin) -> None:
     told: list[Stage] = []
-    found = identify_auto(twin.estimation, TINY, progress=told.append)
+    found = train(twin.estimation, TINY, progress=told.append)
     assert {t.family for t in found.trials} >= {"linear", "linear-refined", "curved-refined"}
     assert found.family.name in {t.family for t in found.trials}
     assert found.expected_rmse[0] > 0
     assert np.all(np.diff([s.share for s in told]) >= -1e-9)
     assert told[-1] == Stage("done", 1.0, told[-1].seconds)
-    run = found.ensemble.simulate(twin.test.u, twin.test.y[:3])
+    run = found.ensemble.free_run(twin.test.u, twin.test.y[:3])
     assert np.isfinite(run).all()
-    again = identify_auto(twin.estimation, TINY)
-    np.testing.assert_array_equal(run, again.ensemble.simulate(twin.test.u, twin.test.y[:3]))
+    again = train(twin.estimation, TINY)
+    np.testing.assert_array_equal(run, again.ensemble.free_run(twin.test.u, twin.test.y[:3]))
 
 
 def test_a_single_model_is_a_member_of_the_ensemble(twin: twins.Twin) -> None:
-    many = identify_auto(twin.estimation, TINY)
-    one = identify_auto(twin.estimation, TINY.model_copy(update={"single": True}))
+    many = train(twin.estimation, TINY)
+    one = train(twin.estimation, TINY.model_copy(update={"single": True}))
     assert len(one.ensemble.weights) == 1
-    mine = one.ensemble.batch.model(0).simulate(twin.test.u, twin.test.y[:3])
+    mine = one.ensemble.members.model(0).free_run(twin.test.u, twin.test.y[:3])
     runs = [
-        many.ensemble.batch.model(k).simulate(twin.test.u, twin.test.y[:3])
+        many.ensemble.members.model(k).free_run(twin.test.u, twin.test.y[:3])
         for k in range(len(many.ensemble.weights))
     ]
     assert min(float(np.max(np.abs(run - mine))) for run in runs) < 1e-8
@@ -145,4 +145,4 @@ def test_records_too_short_for_everything_say_so() -> None:
     rng = np.random.default_rng(0)
     record = Record(u=rng.standard_normal(12), y=rng.standard_normal(12))
     with pytest.raises(DataError):
-        identify_auto(record, Plan(effort="quick", input_lags=20, output_lags=20))
+        identify(record, Plan(effort="quick", input_lags=20, output_lags=20))

@@ -10,7 +10,7 @@ import pytest
 from occamid import networks
 from occamid.bands.posterior import fit_posterior
 from occamid.data.scaling import fit_scaling
-from occamid.data.windows import full_regressors
+from occamid.data.windows import all_terms
 from occamid.networks import MLP, Recurrent
 from occamid.networks.base import derivatives
 from occamid.networks.simulate import one_step
@@ -193,7 +193,7 @@ def test_only_the_direct_path_is_left() -> None:
 
 def test_the_last_layer_of_a_posterior_is_all_the_output_is_linear_in() -> None:
     record = small_record(40)
-    regressors = full_regressors(record, 1, 1)
+    regressors = all_terms(record, 1, 1)
     network = MLP(3, (2,), 1, "tanh", True, skip=True)
     weights = {n: np.array(v) for n, v in params_for(network).items()}
     widths = {n: np.ones(v.shape) for n, v in weights.items() if n.endswith("W")}

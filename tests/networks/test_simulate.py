@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from occamid import DataError, Index, Model, Record, Result, SettingsError, identify
+from occamid import Batch, DataError, Index, Model, Record, SettingsError, train
 from occamid.data.twins import mass_spring_damper
 from tests.support import oracles
 from tests.support.small import SMALL, small_record
@@ -19,12 +19,12 @@ KINDS = {
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def result(request: pytest.FixtureRequest) -> Result:
-    return identify(small_record(), KINDS[request.param].replace(restarts=2, prune_weight=0.05))
+def result(request: pytest.FixtureRequest) -> Batch:
+    return train(small_record(), KINDS[request.param].replace(restarts=2, prune_weight=0.05))
 
 
 @pytest.fixture
-def model(result: Result) -> Model:
+def model(result: Batch) -> Model:
     return result.model(Index(0, 0, 2))
 
 
@@ -37,7 +37,7 @@ def python_free_run(model: Model, record: Record, n_init: int, start: int) -> np
         state, y = model.network.step(params, state, jnp.asarray(z))
         return state, np.asarray(y)
 
-    terms = (model.regressors_in.inputs, model.regressors_in.outputs)
+    terms = (model.terms.inputs, model.terms.outputs)
     state = model.network.initial_state(params)
     y = oracles.free_run(step, state, scaled.u, scaled.y[:n_init], terms, start)
     return model.scaling.undo_y(y)
@@ -47,7 +47,7 @@ def python_free_run(model: Model, record: Record, n_init: int, start: int) -> np
 def test_free_run_equals_a_python_loop(model: Model, n_init: int, x64: None) -> None:
     record = small_record(40, seed=3)
     expected = python_free_run(model, record, n_init, model.start)
-    found = model.simulate(record.u, record.y[:n_init])
+    found = model.free_run(record.u, record.y[:n_init])
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
@@ -74,17 +74,17 @@ def test_k_step_equals_short_free_runs(model: Model, horizon: int, x64: None) ->
 def test_prediction_leaves_no_state(model: Model) -> None:
     record = small_record(30, seed=4)
     first = model.predict(record, horizon=3)
-    model.simulate(record.u, record.y[:5])
+    model.free_run(record.u, record.y[:5])
     np.testing.assert_array_equal(model.predict(record, horizon=3), first)
 
 
-def test_compact_computes_the_same(result: Result) -> None:
+def test_compact_computes_the_same(result: Batch) -> None:
     record = small_record(60, seed=4)
     for index in np.ndindex(*result.shape):
         model = result.model(Index(*index))
         small = model.compact()
         assert small.regressors == model.regressors
-        assert small.regressors_in.names == small.regressors
+        assert small.terms.names == small.regressors
         assert small.max_lag <= model.max_lag
         assert sum(v.size for v in small.weights.values()) <= sum(
             v.size for v in model.weights.values()
@@ -95,8 +95,8 @@ def test_compact_computes_the_same(result: Result) -> None:
             )
         for n_init in (3, 8):
             np.testing.assert_allclose(
-                small.simulate(record.u, record.y[:n_init]),
-                model.simulate(record.u, record.y[:n_init]),
+                small.free_run(record.u, record.y[:n_init]),
+                model.free_run(record.u, record.y[:n_init]),
                 atol=1e-6,
             )
         assert small.energy(record) == pytest.approx(model.energy(record), rel=1e-9)
@@ -104,7 +104,7 @@ def test_compact_computes_the_same(result: Result) -> None:
 
 def test_compact_removes_what_is_dead_and_folds_constants() -> None:
     """By hand: a constant neuron, an unread neuron, an unused regressor."""
-    found = identify(small_record(), SMALL.replace(restarts=1, activation="sigmoid"))
+    found = train(small_record(), SMALL.replace(restarts=1, activation="sigmoid"))
     model = found.model(Index(0, 0, 0))
     W0, W1 = model.weights["layer0.W"].copy(), model.weights["layer1.W"].copy()
     W0[1] = 0.0  # constant: sigmoid(b) always
@@ -121,14 +121,14 @@ def test_compact_removes_what_is_dead_and_folds_constants() -> None:
     assert small.weights["layer1.b"] != model.weights["layer1.b"]
     record = small_record(50, seed=2)
     np.testing.assert_allclose(small.predict(record), model.predict(record), atol=1e-12)
-    short = small.simulate(record.u, record.y[:2])
+    short = small.free_run(record.u, record.y[:2])
     assert short.shape == record.y.shape
 
 
 def test_compact_without_biases_keeps_constants() -> None:
     """Sigmoid neurons without input give ½; the compact net gains a bias for them."""
     settings = SMALL.replace(restarts=1, activation="sigmoid", bias=False)
-    model = identify(small_record(), settings).model(Index(0, 0, 0))
+    model = train(small_record(), settings).model(Index(0, 0, 0))
     W0 = model.weights["layer0.W"].copy()
     W0[[0, 2]] = 0.0
     model = model.with_weights({"layer0.W": W0})
@@ -175,12 +175,12 @@ def test_curvature_methods_have_one_contract(model: Model) -> None:
 def test_two_inputs_and_two_outputs() -> None:
     twin = mass_spring_damper(0, samples=150)
     for network in ("mlp", "lstm"):
-        found = identify(twin.estimation, SMALL.replace(network=network, restarts=2))
+        found = train(twin.estimation, SMALL.replace(network=network, restarts=2))
         model = found.best
         assert set(model.regressors) <= set(found.regressors.names)
         assert found.regressors.names[0] == "u1[t-3]"
         assert found.regressors.names[-1] == "y2[t-1]"
-        run = model.simulate(twin.test.u, twin.test.y[:5])
+        run = model.free_run(twin.test.u, twin.test.y[:5])
         expected = python_free_run(model, twin.test[:30], 5, 3)
         np.testing.assert_allclose(run[:30], expected, rtol=1e-3, atol=1e-4)
 
@@ -189,15 +189,15 @@ def test_messages_of_bad_calls(model: Model) -> None:
     record = small_record(30)
     for call, message in (
         (
-            lambda: model.simulate(record.u, record.y[:2]),
+            lambda: model.free_run(record.u, record.y[:2]),
             "y_init has 2 samples; the model needs the first 3 outputs.",
         ),
         (
-            lambda: model.simulate(record.u[:5], record.y[:5]),
+            lambda: model.free_run(record.u[:5], record.y[:5]),
             "y_init has 5 samples and u has 5; nothing is left to simulate.",
         ),
         (
-            lambda: model.simulate(record.u, np.ones((5, 2))),
+            lambda: model.free_run(record.u, np.ones((5, 2))),
             "y_init has 2 columns; the model has 1 outputs.",
         ),
         (

@@ -19,7 +19,7 @@ import scipy.io
 
 from occamid.data.record import as_record
 from occamid.errors import DataError, FileError, OccamidError, SettingsError
-from occamid.reading.files import read_records
+from occamid.reading import files
 from tests.reading.test_files import FRAME, N, T, U, Y, cells, csv, excel, mat73, write
 
 Make = Callable[[], Any]  # writes the file, returns the paths
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(kind: type[OccamidError], paths: Any, **options: Any) -> str:
     """The message; it is of the kind exactly, and on one line."""
     with pytest.raises(OccamidError) as caught:
-        read_records(paths, **options)
+        files.read(paths, **options)
     assert type(caught.value) is kind
     said = str(caught.value)
     assert len(said.splitlines()) == 1

@@ -16,7 +16,7 @@ import pytest
 
 from occamid.assessment.metrics import fit_percent
 from occamid.bands.ensemble import DivergedWarning, Ensemble
-from occamid.reporting import content, render, save_figures
+from occamid.reporting import content, render
 from occamid.reporting.page import num, squares
 from occamid.reporting.plots import figures
 from occamid.reporting.series import LONGEST, decimate, rounded, share_of_points
@@ -156,7 +156,7 @@ def test_content_is_plain_json() -> None:
 def test_content_holds_the_free_run_and_its_figures() -> None:
     case, found = one_channel(), small_content()
     start = case.ensemble.start
-    run = case.ensemble.simulate_distribution(case.test)
+    run = case.ensemble.simulate(case.test)
     shown = found["runs"][0]
     low, high = run.interval(0.95)
     for key, values in (
@@ -184,7 +184,7 @@ def test_importance_is_the_norm_of_first_layer_columns() -> None:
         for c in found["importance"]
         for name, strength, kept in zip(c["regressors"], c["strength"], c["kept"], strict=True)
     }
-    assert set(told) == set(case.result.regressors.names)
+    assert set(told) == set(case.result.terms.names)
     for name, (strength, kept) in told.items():
         expected, count = 0.0, 0
         for share, p in zip(case.ensemble.weights, case.ensemble.posteriors, strict=True):
@@ -197,7 +197,7 @@ def test_importance_is_the_norm_of_first_layer_columns() -> None:
 
 def test_direct_paths_count_as_first_layer() -> None:
     model = one_channel().ensemble.first
-    extra = np.ones((1, len(model.regressors_in)))
+    extra = np.ones((1, len(model.terms)))
     with_skip = replace(model, weights={**model.weights, "skip.W": extra})
     before, after = column_norms(model), column_norms(with_skip)
     for name, value in before.items():
@@ -256,7 +256,7 @@ def test_divergence_is_told_in_the_report_and_not_as_a_warning(
 ) -> None:
     import warnings
 
-    honest = Ensemble.simulate_distribution
+    honest = Ensemble.simulate
 
     def diverging(self: Ensemble, *args: Any, **options: Any) -> Any:
         warnings.warn("some left", DivergedWarning, stacklevel=2)
@@ -340,11 +340,3 @@ def test_many_long_records_stay_below_the_size(rng: np.random.Generator) -> None
     page = render(found)
     assert len(page.encode()) < 6e6
     assert "100 000 samples, drawn with 1 515 points" in page
-
-
-def test_static_figures_are_written(tmp_path: Path) -> None:
-    made = save_figures(small_content(), tmp_path, ("png", "svg"))
-    names = ("residuals", "regressors", "trade_off", "reliability")
-    assert [p.name for p in made] == [f"{n}.{e}" for n in names for e in ("png", "svg")]
-    assert all(p.stat().st_size > 5000 for p in made)
-    save_figures(hostile_content(), tmp_path)

@@ -11,9 +11,9 @@ from occamid.bands.ensemble import Ensemble, ensemble_of
 from occamid.data import twins
 from occamid.data.record import Record
 from occamid.reporting.content import content
-from occamid.training.batch import Result
+from occamid.training.batch import Batch
 from occamid.training.settings import Settings
-from occamid.training.train import identify
+from occamid.training.train import train
 
 HOSTILE = "</script><script>alert(1)</script>"
 IMAGE = '<img src="http://example.org/x.png" onerror="alert(2)">'
@@ -22,7 +22,7 @@ LINK = "<a href='javascript:alert(3)'>y</a>"
 
 class Case(NamedTuple):
     ensemble: Ensemble
-    result: Result
+    result: Batch
     estimation: Record
     test: Record
 
@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
 
 def _case(estimation: Record, test: Record, settings: Settings) -> Case:
-    result = identify(estimation, settings)
+    result = train(estimation, settings)
     return Case(ensemble_of(result, estimation, count=2), result, estimation, test)
 
 
@@ -63,7 +63,7 @@ def hostile() -> Case:
 @cache
 def small_content() -> dict[str, Any]:
     """What the page of :func:`one_channel` shows; not to be changed."""
-    return one_channel().content(title="Hairdryer", command="occamid identify")
+    return one_channel().content(title="Hairdryer", command="occamid train")
 
 
 @cache

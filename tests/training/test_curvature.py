@@ -94,7 +94,7 @@ def test_recursive_is_exact_for_one_time_step(name: str) -> None:
 @pytest.mark.parametrize("tau", [None, 1, 3, 20])
 @pytest.mark.parametrize("kind", ["rnn", "lstm"])
 def test_sweep_equals_the_double_loop_over_pairs(kind: str, tau: int | None) -> None:
-    network = Recurrent(kind, 3, (4,), 2, bias=False, horizon=tau)
+    network = Recurrent(kind, 3, (4,), 2, bias=False, reach=tau)
     params, data = params_for(network), windows_for(network, T=9)
     oracle = {"rnn": oracles.rnn_curvature, "lstm": oracles.lstm_curvature}[kind]
     numpy_params = {k: np.asarray(v) for k, v in params.items()}
@@ -104,11 +104,11 @@ def test_sweep_equals_the_double_loop_over_pairs(kind: str, tau: int | None) -> 
         assert relative_error(found[key], expected[key]) < 1e-8, key
 
 
-def test_a_finite_horizon_matters() -> None:
-    """Guards the test above: short and unlimited horizons are really different sums."""
+def test_a_finite_reach_matters() -> None:
+    """Guards the test above: short and unlimited reaches are really different sums."""
     found = []
     for tau in (1, None):
-        network = Recurrent("lstm", 3, (4,), 1, bias=False, horizon=tau)
+        network = Recurrent("lstm", 3, (4,), 1, bias=False, reach=tau)
         data = windows_for(network, T=9)
         found.append(recursive(network, params_for(network), data, ones(network)))
     assert relative_error(found[0]["lstm0.W_hg"], found[1]["lstm0.W_hg"]) > 1e-2

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from occamid import Record, identify
+from occamid import Record, train
 from occamid.bands.posterior import Posterior
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Regressors, full_regressors, windows
+from occamid.data.windows import Terms, all_terms, windows
 from occamid.networks import MLP, Recurrent, is_matrix
 from occamid.networks.flat import flatten, unflatten
 from occamid.networks.simulate import free_run
@@ -26,7 +26,7 @@ def unscaled(nu: int, ny: int) -> Scaling:
     return Scaling(np.zeros(nu), np.ones(nu), np.zeros(ny), np.ones(ny))
 
 
-def model_of(network: MLP, regressors: Regressors, weights: dict[str, Array], start: int) -> Model:
+def model_of(network: MLP, regressors: Terms, weights: dict[str, Array], start: int) -> Model:
     nu, ny = len(regressors.input_names), len(regressors.output_names)
     return Model(network, regressors, unscaled(nu, ny), weights, start)
 
@@ -38,7 +38,7 @@ def random_weights(network: MLP, seed: int, scale: float) -> dict[str, Array]:
 
 def rmse(model: Model, record: Record, clean: Array | None = None) -> float:
     """Free-run error from the first predicted sample on."""
-    run = model.simulate(record.u, record.y[: model.start])
+    run = model.free_run(record.u, record.y[: model.start])
     target = record.y if clean is None else clean.reshape(record.y.shape)
     return float(np.sqrt(np.mean((run - target)[model.start :] ** 2)))
 
@@ -77,7 +77,7 @@ def fir(ny: int, useless: bool = False) -> tuple[Model, list[Record], list[slice
         window = np.stack([np.roll(u, lag) for lag in (2, 1, 0)], axis=1)
         y = 0.6 + window @ taps.T + np.array([0.1, 0.3])[:ny] * rng.normal(size=(n, ny))
         records.append(Record(u=u, y=y, sampling_time=1.0))
-    regressors = full_regressors(records[0], 2, 0)
+    regressors = all_terms(records[0], 2, 0)
     network = MLP(3, (2,), ny, "tanh", True, True)
     weights = {n: np.zeros(spec.shape) for n, spec in network.specs().items()}
     weights["skip.W"] += 0.1
@@ -179,13 +179,13 @@ def test_a_pruned_bias_is_certain() -> None:
 @pytest.mark.parametrize(("bias", "skip"), [(True, True), (True, False), (False, True)])
 def test_a_linear_network_becomes_one_matrix(bias: bool, skip: bool) -> None:
     record = small_record(40)
-    regressors = full_regressors(record, 2, 2)
+    regressors = all_terms(record, 2, 2)
     network = MLP(len(regressors), (3, 2), 1, "identity", bias, skip)
     model = model_of(network, regressors, random_weights(network, 0, 0.4), 2)
     flat = collapse(model)
     assert set(np.flatnonzero(flat.weights["layer0.W"])) == set()
     np.testing.assert_allclose(
-        flat.simulate(record.u, record.y[:2]), model.simulate(record.u, record.y[:2]), rtol=1e-10
+        flat.free_run(record.u, record.y[:2]), model.free_run(record.u, record.y[:2]), rtol=1e-10
     )
     curved = replace(model, network=replace(network, activation="tanh"))
     assert collapse(curved) is curved
@@ -198,12 +198,12 @@ def check_covariance(found: Posterior, record: Record) -> None:
     """Against ``(Σ JᵀJ/σ² + Ψ⁻¹)⁻¹``, J by forward autodiff of the compact model's free run."""
     model = found.model
     with jax.enable_x64(True):
-        data = windows([record], model.regressors_in, model.start)
+        data = windows([record], model.terms, model.start)
         experiment = jax.tree.map(lambda x: x[0], data)
 
         def run(v: jax.Array) -> jax.Array:
             weights = unflatten(model.network, v)
-            return free_run(model.network, model.regressors_in, weights, experiment, 0)
+            return free_run(model.network, model.terms, weights, experiment, 0)
 
         w = jnp.asarray(flatten(model.network, model.weights))
         J = np.asarray(jax.jit(jax.jacfwd(run))(w)).reshape(-1, w.size)
@@ -231,7 +231,7 @@ def output_error(samples: int, seed: int) -> tuple[Record, Array]:
 
 def one_step_start(record: Record, hidden: int, seed: int) -> Model:
     """Least squares one step ahead in the direct path, and small random hidden units."""
-    regressors = full_regressors(record, 2, 2)
+    regressors = all_terms(record, 2, 2)
     z = np.asarray(windows([record], regressors, 4).z[0], dtype=np.float64)
     network = MLP(len(regressors), (hidden,), 1, "tanh", True, True)
     weights = random_weights(network, seed, 0.2)
@@ -279,7 +279,7 @@ def test_pruned_weights_stay_pruned(
     refined: tuple[list[Model], list[Posterior], Record],
 ) -> None:
     models, found, _ = refined
-    names = models[1].regressors_in.names
+    names = models[1].terms.names
     zeros = {
         (n, unit, names[j])
         for n in ("layer0.W", "skip.W")
@@ -289,7 +289,7 @@ def test_pruned_weights_stay_pruned(
     after = found[1].model
     assert after.network.hidden == (3,)  # so that units keep their numbers
     left = {
-        (n, unit, after.regressors_in.names[j])
+        (n, unit, after.terms.names[j])
         for n in ("layer0.W", "skip.W")
         for unit, j in np.argwhere(after.weights[n] != 0).tolist()
     }
@@ -406,7 +406,7 @@ def test_units_that_vanish_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.model.network.hidden == (2,)
     y_init = record.y[:4]
     np.testing.assert_allclose(
-        found.model.simulate(record.u, y_init), whole.simulate(record.u, y_init), atol=1e-12
+        found.model.free_run(record.u, y_init), whole.free_run(record.u, y_init), atol=1e-12
     )
     check_covariance(found, record)
 
@@ -414,7 +414,7 @@ def test_units_that_vanish_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_best_of_an_identification_can_be_refined() -> None:
     """The whole way, with a direct path: train, take the best, refine, simulate."""
     record = small_record()
-    result = identify(record, SMALL.replace(skip=True))
+    result = train(record, SMALL.replace(skip=True))
     assert result.params["skip.W"].shape == (1, 4, 3, 1, 6)
     models = [result.model(index) for index in result.ranking(2)]
     for before, after in zip(models, refine(models, record), strict=True):

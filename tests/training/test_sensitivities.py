@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from occamid import Record
-from occamid.data.windows import Regressors, full_regressors, windows
+from occamid.data.windows import Terms, all_terms, windows
 from occamid.networks import MLP
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import free_run
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.usefixtures("x64")
 ours = jax.jit(sensitivities, static_argnums=(0, 1))
 
 
-def lagged(nu: int, ny: int, inputs: int, outputs: int) -> Regressors:
+def lagged(nu: int, ny: int, inputs: int, outputs: int) -> Terms:
     record = Record(u=np.zeros((9, nu)), y=np.zeros((9, ny)))
-    return full_regressors(record, inputs, outputs)
+    return all_terms(record, inputs, outputs)
 
 
-HOLES = Regressors(((0, 3), (0, 1), (1, 2)), ((0, 4), (0, 1), (1, 3)), ("u1", "u2"), ("y1", "y2"))
-CASES: dict[str, tuple[str, bool, bool, Regressors]] = {
+HOLES = Terms(((0, 3), (0, 1), (1, 2)), ((0, 4), (0, 1), (1, 3)), ("u1", "u2"), ("y1", "y2"))
+CASES: dict[str, tuple[str, bool, bool, Terms]] = {
     "tanh": ("tanh", True, False, lagged(1, 1, 2, 3)),
     "tanh, skip, no bias": ("tanh", False, True, lagged(1, 1, 3, 2)),
     "relu, skip": ("relu", True, True, lagged(1, 1, 2, 2)),

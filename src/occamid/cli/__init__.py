@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import typer
 
-from occamid.cli import bench, records, use
 from occamid.cli import identify as train
+from occamid.cli import use
+from occamid.cli.plugins import Commands
+from occamid.cli.shared import say
 from occamid.errors import OccamidError
 
 app = typer.Typer(
+    cls=Commands,
     help="Identify dynamic systems: small neural models from logged inputs and outputs.",
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -23,13 +27,24 @@ app = typer.Typer(
 app.command()(train.identify)
 for command in (use.simulate, use.predict, use.compare, use.inspect, use.report):
     app.command()(command)
-app.add_typer(records.app, name="data")
-app.add_typer(bench.app, name="benchmark")
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        say(f"occamid {version('occamid')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _options() -> None:
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Identify dynamic systems: small neural models from logged inputs and outputs."""
 
 

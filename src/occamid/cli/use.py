@@ -14,11 +14,9 @@ from jinja2 import TemplateError
 from rich.table import Table
 from rich.text import Text
 
-from occamid import reporting as pages
-from occamid.assessment.metrics import rmse
-from occamid.bands import modelfile
-from occamid.bands.ensemble import Ensemble
-from occamid.bands.monte_carlo import Distribution
+from occamid.assessment.run import Run
+from occamid.bands.ensemble import Ensemble, load
+from occamid.bands.modelfile import model_file, read_about
 from occamid.cli.shared import console, listed, say
 from occamid.data.record import Record
 from occamid.errors import DataError, FileError, SettingsError
@@ -29,10 +27,11 @@ from occamid.files.plain import plain
 from occamid.identification.job import Job
 from occamid.networks import matrices
 from occamid.reading.experiments import SAME_STEP
-from occamid.reading.files import read_records
+from occamid.reading.files import read
 from occamid.reporting import figures, runs
+from occamid.reporting.page import render
 
-Run = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]
+RunFolder = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]
 File = Annotated[Path, typer.Argument(help="File with the columns the model was identified on.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
 Gaps = Annotated[str, typer.Option(help="Missing values: error, or split.")]
@@ -50,9 +49,9 @@ def _read(
 
     What the file is like (time column, experiments, variable) is what identify was told.
     """
-    told, names = _job(run), ensemble.regressors_in
+    told, names = _job(run), ensemble.terms
     usual = ensemble.first.sampling_time
-    found = read_records(
+    found = read(
         file,
         inputs=names.input_names,
         outputs=names.output_names,
@@ -81,21 +80,21 @@ def _read(
 
 def _job(run: Path) -> Job:
     """What identify was told, as far as the model file knows."""
-    told = modelfile.read_about(runs.model_file(run)).get("job")
+    told = read_about(run).get("job")
     try:
         return Job(**told) if isinstance(told, dict) else Job()
     except SettingsError:
         return Job()
 
 
-def _table(record: Record, found: Distribution) -> pd.DataFrame:
+def _table(record: Record, found: Run) -> pd.DataFrame:
     """Time, mean, standard deviation and 95 % band of every output."""
     low, high = found.interval(0.95)
     columns: dict[str, Any] = {"time": np.arange(len(record)) * record.sampling_time}
     for k, name in enumerate(record.output_names):
         columns |= {
             name: found.mean[:, k],
-            f"{name} std": found.std[:, k],
+            f"{name} std": found.spread[:, k],
             f"{name} low": low[:, k],
             f"{name} high": high[:, k],
         }
@@ -116,7 +115,7 @@ def _write_table(
 
 
 def simulate(
-    run: Run,
+    run: RunFolder,
     file: File,
     n_init: Annotated[
         int | None, typer.Option(help="Measured outputs the run may start from; default: the lags.")
@@ -132,19 +131,19 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Free run of a model on a file's inputs, with bands; only its first outputs are looked at."""
-    check_new_file(out, overwrite=force, inputs=(runs.model_file(run), file))
-    ensemble = runs.load(run)
+    check_new_file(out, overwrite=force, inputs=(model_file(run), file))
+    ensemble = load(run)
     record = _read(run, ensemble, file, gaps, resample, sampling_time)
     start = ensemble.start if n_init is None else n_init
-    extra: dict[str, Any] = {"method": "monte-carlo", "samples": samples} if samples else {}
-    found = ensemble.free_run(record, start, **extra)
-    judged = runs.judge(record, found, start)
-    facts = {"rmse": judged.rmse, "fit %": judged.fit, "95 % band covers": judged.coverage95}
+    found = ensemble.simulate(record, start, samples=samples)
+    judged = runs.judge(record, found)
+    named = {"rmse": "rmse", "fit": "fit %", "coverage95": "95 % band covers"}
+    facts = {name: judged[key] for key, name in named.items()}
     _write_table(_table(record, found), out, force, start, as_json, facts)
 
 
 def predict(
-    run: Run,
+    run: RunFolder,
     file: File,
     horizon: Annotated[int, typer.Option(min=1, help="Steps ahead.")] = 1,
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("prediction.csv"),
@@ -155,17 +154,16 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict a file's outputs a number of steps ahead from its own measurements."""
-    check_new_file(out, overwrite=force, inputs=(runs.model_file(run), file))
-    ensemble = runs.load(run)
+    check_new_file(out, overwrite=force, inputs=(model_file(run), file))
+    ensemble = load(run)
     record = _read(run, ensemble, file, gaps, resample, sampling_time)
     if horizon >= len(record):
         raise SettingsError(
             f"--horizon {horizon} reaches beyond the {len(record)} rows of {file}; give fewer "
             "steps."
         )
-    found = ensemble.predict_distribution(record, horizon)
-    error = rmse(record.y, found.mean, ensemble.start)
-    facts = {"rmse": tuple(map(float, error)), "horizon": horizon}
+    found = ensemble.predict(record, horizon)
+    facts = {"rmse": tuple(map(float, found.rmse(record))), "horizon": horizon}
     _write_table(_table(record, found), out, force, ensemble.start, as_json, facts)
 
 
@@ -183,16 +181,17 @@ def compare(
         raise SettingsError("compare needs one or more run folders and a file after them.")
     *folders, file = paths
     if out is not None:
-        check_new_file(out, overwrite=force, inputs=(*map(runs.model_file, folders), file))
+        figures.require()
+        check_new_file(out, overwrite=force, inputs=(*map(model_file, folders), file))
         if out.suffix.lower() not in (".png", ".svg"):
             raise FileError(f"{out}: a plot is written as .png or .svg; choose such a name.")
     rows, shown = [], []
     for folder in folders:
-        ensemble = runs.load(folder)
+        ensemble = load(folder)
         record = _read(folder, ensemble, file, gaps, resample, sampling_time)
-        found = ensemble.free_run(record)
-        judged = runs.judge(record, found, ensemble.start)
-        rows.append({"run": str(folder), **judged._asdict(), "parameters": ensemble.parameters})
+        found = ensemble.simulate(record)
+        judged = runs.judge(record, found)
+        rows.append({"run": str(folder), **judged, "parameters": ensemble.parameters})
         shown.append((str(folder), found.mean))
     if out is not None:
         figure = figures.compare_figure(record, shown, f"free run on {record.name}")
@@ -213,10 +212,10 @@ def compare(
     console.print(table)
 
 
-def inspect(run: Run, as_json: Json = False) -> None:
+def inspect(run: RunFolder, as_json: Json = False) -> None:
     """What a model is made of: regressors with their evidence, sparsity, settings, provenance."""
-    ensemble = runs.load(run)
-    about = modelfile.read_about(runs.model_file(run))
+    ensemble = load(run)
+    about = read_about(run)
     best = max(ensemble.posteriors, key=lambda p: p.log_evidence)
     rows = [r._asdict() for r in best.table()]
     evidence = best.regressor_evidence()
@@ -263,7 +262,7 @@ def report(
     read = manifest.current(run, runs.CONTENT)
     check_new_file(target, overwrite=force or again, inputs=(read,))
     try:
-        page = pages.render(content)
+        page = render(content)
     except (ArithmeticError, AttributeError, LookupError, TemplateError, TypeError, ValueError):
         raise FileError(f"{run / runs.CONTENT} is damaged; identify again.") from None
     if again:

@@ -18,7 +18,7 @@ from occamid.reading.experiments import SAME_STEP, Gaps, Options, experiments, p
 from occamid.reading.tables import read_tables
 
 
-def read_records(
+def read(
     paths: Path | str | Sequence[Path | str],
     *,
     inputs: Sequence[Key] = (),
