@@ -20,6 +20,7 @@ from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
+from occamid.files.manifest import current
 from occamid.networks import ACTIVATIONS, MLP, Network, Recurrent
 from occamid.training.model import Model
 
@@ -89,7 +90,7 @@ def read_about(path: str | Path) -> dict[str, Any]:
 
 def model_file(path: str | Path) -> Path:
     """The model file of a run folder, or the path itself."""
-    return Path(path) / NAME if Path(path).is_dir() else Path(path)
+    return current(Path(path), NAME) if Path(path).is_dir() else Path(path)
 
 
 def read(path: str | Path) -> Contents:

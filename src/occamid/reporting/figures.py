@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from jaxtyping import Float
 from occamid.assessment.run import Run
 from occamid.data.record import Record
 from occamid.errors import SettingsError
+from occamid.files.atomic import replace_file
 from occamid.networks import matrices
 from occamid.training.model import Model
 
@@ -127,9 +129,11 @@ def sparsity_figure(model: Model) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path, *, overwrite: bool = True) -> None:
     """Write a PNG or SVG, by its ending."""
-    figure.savefig(path, dpi=130)
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=130)
+    replace_file(path, content.getvalue(), overwrite=overwrite)
 
 
 def _two_colours() -> object:

@@ -14,6 +14,7 @@ from occamid.assessment.run import Run
 from occamid.bands.modelfile import NAME as MODEL
 from occamid.data.record import Record
 from occamid.errors import FileError
+from occamid.files import manifest
 from occamid.files.plain import plain
 from occamid.identification.identify import Fit
 from occamid.identification.job import Job
@@ -113,7 +114,7 @@ def _batch_summary(batch: Batch) -> dict[str, Any]:
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """A JSON file of a run folder."""
     try:
-        found = json.loads((folder / name).read_text("utf-8"))
+        found = json.loads(manifest.current(folder, name).read_text("utf-8"))
     except OSError as error:
         raise FileError(
             f"{folder / name} cannot be read ({error.strerror}); is {folder} a run folder?"
