@@ -26,7 +26,7 @@ from occamid import cli
 from occamid.data import twins
 from occamid.reporting import runs
 from tests.conftest import CACHE
-from tests.reporting.test_report_browser import CHROMIUM, Browser
+from tests.support.browser import CHROMIUM, Browser
 from tests.support.commands import call_main, listing, strict_json
 
 COMMANDS = ("identify", "simulate", "predict", "compare", "inspect", "report")
