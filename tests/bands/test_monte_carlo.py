@@ -33,6 +33,7 @@ from tests.support.trained import batch_of, data_of
 
 KINDS = ("mlp", "lstm", "two-outputs")
 FEEDBACKS: tuple[Feedback, ...] = ("process", "none")
+ROWS = 99  # of a record: three blocks of 32 after the window, all of one shape
 SAMPLES = (None, 200)  # of the linearised band, and of a sampled one
 
 
@@ -59,19 +60,25 @@ def noiseless(posterior: Posterior) -> Posterior:
     return replace(posterior, noise_variance=0 * posterior.noise_variance)
 
 
+@pytest.fixture
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks in a short record."""
+    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 32)
+
+
 # --- no doubt, no noise ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("kind", "n_init"), [("mlp", 3), ("mlp", 20), ("lstm", 20), ("two-outputs", 3)]
 )
-def test_certain_free_run_is_the_models(kind: str, n_init: int) -> None:
+def test_certain_free_run_is_the_models(kind: str, n_init: int, short_blocks: None) -> None:
     posterior = certain(posterior_of(kind))
-    ensemble, record = combine([posterior]), record_for(kind, 300)
+    ensemble, record = combine([posterior]), record_for(kind, ROWS)
     expected = posterior.model.free_run(record.u, record.y[:n_init])
     scale = posterior.model.scaling.y_scale.max()
     for feedback in FEEDBACKS[: 1 if kind == "lstm" else 2]:
-        sampled = simulate(ensemble, record, n_init, feedback=feedback, samples=3)
+        sampled = simulate(ensemble, record, n_init, feedback=feedback, samples=2)
         for quantile in sampled.quantiles:
             np.testing.assert_allclose(quantile, expected, rtol=1e-4, atol=1e-4 * scale)
         np.testing.assert_allclose(sampled.mean, expected, rtol=1e-9, atol=1e-9 * scale)
@@ -82,29 +89,22 @@ def test_certain_free_run_is_the_models(kind: str, n_init: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "horizon", "samples"),
-    [
-        ("mlp", 1, 300),
-        ("mlp", 2, 300),
-        ("mlp", 70, 300),
-        ("lstm", 1, 300),
-        ("lstm", 5, 300),
-        ("two-outputs", 3, 300),
-    ],
+    ("kind", "horizon"),
+    [("mlp", 1), ("mlp", 2), ("mlp", 25), ("lstm", 1), ("lstm", 5), ("two-outputs", 3)],
 )
-def test_certain_prediction_is_the_models(kind: str, horizon: int, samples: int) -> None:
+def test_certain_prediction_is_the_models(kind: str, horizon: int, short_blocks: None) -> None:
     """Over several blocks of rows, also where the overlap is longer than half a block."""
     posterior = certain(posterior_of(kind))
-    ensemble, record = combine([posterior]), record_for(kind, samples)
+    ensemble, record = combine([posterior]), record_for(kind, ROWS)
     expected = posterior.model.predict(record, horizon).mean
     scale = posterior.model.scaling.y_scale.max()
-    sampled = predict(ensemble, record, horizon, samples=3)
+    sampled = predict(ensemble, record, horizon, samples=2)
     for quantile in sampled.quantiles:
         np.testing.assert_allclose(quantile, expected, rtol=1e-4, atol=1e-4 * scale)
     np.testing.assert_allclose(sampled.mean, expected, rtol=1e-9, atol=1e-9 * scale)
     assert sampled.std.max() < 1e-4 * scale
-    found = predict(ensemble, record[:90], horizon)
-    np.testing.assert_allclose(found.mean, expected[:90], rtol=1e-9, atol=1e-9 * scale)
+    found = predict(ensemble, record, horizon)
+    np.testing.assert_allclose(found.mean, expected, rtol=1e-9, atol=1e-9 * scale)
     assert not found.std.any()
 
 
@@ -320,12 +320,12 @@ def test_draws_have_the_posteriors_moments() -> None:
     ("kind", "what"),
     [("mlp", "free run"), ("mlp", "1-step"), ("mlp", "3-step"), ("lstm", "free run")],
 )
-def test_chunks_do_not_change_the_result(kind: str, what: str) -> None:
+def test_chunks_do_not_change_the_result(kind: str, what: str, short_blocks: None) -> None:
     """A budget that draws the weights again for every chunk and block, and one that keeps all."""
-    ensemble, record = combine([posterior_of(kind)]), record_for(kind, 200)
+    ensemble, record = combine([posterior_of(kind)]), record_for(kind, ROWS)
     found = []
     for memory_mb in (0.004, 1024.0):
-        options = {"samples": 45, "memory_mb": memory_mb, "seed": 3}
+        options = {"samples": 44, "memory_mb": memory_mb, "seed": 3}
         if what == "free run":
             found.append(simulate(ensemble, record, 5, **options))
         else:
@@ -366,7 +366,7 @@ def test_blocks_do_not_change_the_moments(
         return predict(ensemble, record, horizon, feedback=feedback, samples=30)
 
     whole = moments()
-    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 17)
+    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 19)
     cut = moments()
     np.testing.assert_allclose(cut.epistemic_std, whole.epistemic_std, rtol=1e-4, atol=1e-5)
     assert whole.epistemic_std.max() > 0.01
@@ -391,8 +391,8 @@ def test_monte_carlo_converges_to_the_linearised_moments() -> None:
         return float(np.mean(np.square(miss)))
 
     few = np.sqrt(np.mean([error(400, seed) for seed in range(8)]))
-    many = np.sqrt(np.mean([error(40_000, seed) for seed in range(2)]))
-    assert 4 < few / many < 25
+    many = np.sqrt(np.mean([error(10_000, seed) for seed in range(4)]))
+    assert 3 < few / many < 8  # 5 of that many samples
     assert few < 0.1
 
 

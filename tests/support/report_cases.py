@@ -47,7 +47,7 @@ def one_channel() -> Case:
     settings = Settings(
         hidden=(3,), lam=(1e-3, 3e-3), restarts=2, epochs=60, cycles=3, input_lags=6, output_lags=3
     )
-    return _case(twin.estimation, twin.test[:300], settings)
+    return _case(twin.estimation[:300], twin.test[:300], settings)
 
 
 @cache
@@ -57,7 +57,7 @@ def hostile() -> Case:
     settings = Settings(hidden=(3,), restarts=2, epochs=40, cycles=2, input_lags=3, output_lags=3)
     estimation, test = (
         replace(
-            record[:400], name=HOSTILE, input_names=(HOSTILE, IMAGE), output_names=(LINK, "y & z")
+            record[:300], name=HOSTILE, input_names=(HOSTILE, IMAGE), output_names=(LINK, "y & z")
         )
         for record in (twin.estimation, twin.test)
     )
