@@ -28,7 +28,7 @@ from occamid.files.lock import SIGNED
 from occamid.files.scratch import MARK
 from occamid.reporting import runs
 from tests.conftest import CACHE
-from tests.reporting.test_report_browser import CHROMIUM, Browser
+from tests.support.browser import CHROMIUM, Browser
 from tests.support.commands import call_main, listing, strict_json
 
 COMMANDS = ("identify", "simulate", "predict", "compare", "inspect", "report")

@@ -113,7 +113,7 @@ class Ensemble:
         (:mod:`occamid.bands.initial`).
         """
         inputs, known, missing = self._with_past(columns(u), columns(y_init))
-        return weighted_median(self.members.free_run(inputs, known), self.weights)[missing:]
+        return self._centre(self.members.free_run(inputs, known))[missing:]
 
     def simulate(
         self,
@@ -158,7 +158,7 @@ class Ensemble:
             else:
                 sampling = Sampling(samples, feedback, levels, seed, memory_mb)
                 run = free_run_distribution(*place, total - start, sampling)
-        centre = None if samples is None else self.free_run(record.u, record.y[:n_init])
+        centre = None if samples is None else self._centre(self.members.free_run(u, known))
         return self._finish(run, known, total - start, centre, HORIZONS[-1]).after(missing)
 
     def predict(
@@ -187,11 +187,11 @@ class Ensemble:
             else:
                 sampling = Sampling(samples, feedback, levels, seed, memory_mb)
                 run = ahead_distribution(*place, horizon, sampling)
-        centre = None if samples is None else self._predicted(record, horizon)
+        centre = None if samples is None else self._centre(self.members.predict(record, horizon))
         return self._finish(run, record.y[: self.start], 0, centre, horizon)
 
-    def _predicted(self, record: Record, horizon: int) -> Float[Array, "N ny"]:
-        return weighted_median(self.members.predict(record, horizon), self.weights)
+    def _centre(self, runs: Float[Array, "K N ny"]) -> Float[Array, "N ny"]:
+        return weighted_median(runs, self.weights)
 
     def inflation_at(self, horizon: int) -> Float[Array, " ny"]:
         """The factor on the bands so many steps ahead, between those of :data:`HORIZONS`."""
@@ -239,7 +239,10 @@ class Ensemble:
         centre: Float[Array, "N ny"] | None,
         horizon: int,
     ) -> Run:
-        """The user's units, the inflation, the known rows in front; a word about divergence."""
+        """The user's units, the inflation, the known rows in front; a word about divergence.
+
+        Spread and inflation are about the centre, which is not the mean of a few samples.
+        """
         if run.diverged:
             warnings.warn(
                 f"{run.diverged:.1%} of the posterior diverged in free run, set aside; "
@@ -249,21 +252,28 @@ class Ensemble:
                 stacklevel=3,
             )
         scale, widen = self.first.scaling, self.inflation_at(horizon)
-        mean, certain = run.mean[skip:], np.zeros_like(known)
-
-        def spread(x: Float[Array, "T ny"] | None) -> Float[Array, "N ny"]:
-            assert x is not None
-            return np.concatenate([certain, widen * x[skip:] * scale.y_scale])
-
+        certain, front = np.zeros_like(known), [known] * len(run.levels)
+        mean = scale.undo_y(run.mean[skip:])
+        whole = np.concatenate([known, mean]) if centre is None else centre
+        middle = whole[len(known) :]
+        assert run.std is not None
+        assert run.epistemic_std is not None
+        assert run.aleatoric_std is not None
         assert run.quantiles is not None
-        quantiles = scale.undo_y(mean + widen * (run.quantiles[:, skip:] - mean))
-        front = np.broadcast_to(known, (len(run.levels), *known.shape))
+        with np.errstate(invalid="ignore", over="ignore"):  # where nothing is left in the range
+            aside = (mean - middle) / scale.y_scale
+            std, epistemic = (np.hypot(x[skip:], aside) for x in (run.std, run.epistemic_std))
+            quantiles = middle + widen * (scale.undo_y(run.quantiles[:, skip:]) - middle)
+
+        def spread(x: Float[Array, "T ny"]) -> Float[Array, "N ny"]:
+            return np.concatenate([certain, widen * x * scale.y_scale])
+
         return Run(
-            mean=np.concatenate([known, scale.undo_y(mean)]) if centre is None else centre,
+            mean=whole,
             n_init=len(known),
-            std=spread(run.std),
-            epistemic_std=spread(run.epistemic_std),
-            aleatoric_std=spread(run.aleatoric_std),
+            std=spread(std),
+            epistemic_std=spread(epistemic),
+            aleatoric_std=spread(run.aleatoric_std[skip:]),
             levels=run.levels,
             quantiles=np.concatenate([front, quantiles], axis=1),
             diverged=run.diverged,

@@ -97,10 +97,12 @@ def read(path: str | Path) -> Contents:
     """Read what :func:`write` wrote; anything else is refused with the reason."""
     path = model_file(path)
     header, arrays = _read(path)
-    if header.get("format") != FORMAT:
+    found = header.get("format")
+    if found != FORMAT:
+        advice = "Update occamid" if isinstance(found, int) and found > FORMAT else "Identify again"
         raise FileError(
-            f"{path} has format {header.get('format')}, written by occamid "
-            f"{header.get('version', '?')}; this version reads format {FORMAT}. Update occamid."
+            f"{path} has format {found}, written by occamid {header.get('version', '?')}; "
+            f"this version reads format {FORMAT}. {advice}."
         )
     broken = [name for name, value in arrays.items() if not np.isfinite(value).all()]
     if broken:
@@ -112,7 +114,11 @@ def read(path: str | Path) -> Contents:
         feedback = header["feedback"]
         if feedback not in get_args(Feedback):
             raise ValueError(f"feedback is {feedback!r}")
-        shares = _positive(arrays, "weights", (len(posteriors),))
+        shares = arrays["weights"]
+        if shares.dtype.kind != "f" or shares.shape != (len(posteriors),):
+            raise ValueError(f"weights is not one number for each of {len(posteriors)} members")
+        if not ((shares >= 0).all() and shares.sum() > 0):
+            raise ValueError("weights is not shares of a whole")
         inflation = arrays["inflation"]
         _positive(arrays, "inflation", (len(inflation), len(header["output_names"])))
         return Contents(posteriors, shares, inflation, feedback)

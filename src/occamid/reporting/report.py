@@ -28,7 +28,8 @@ def report(
         path: the HTML file to write.
         n_init: measured outputs at the start of each free run; by default the model's window.
     """
-    records = as_records(test) if not isinstance(test, tuple) or test else ()
+    given = test if hasattr(test, "u") else tuple(test)
+    records = as_records(given) if given else ()
     seen, unseen = (show(fit.model, part, n_init) for part in (fit.records, records))
     page = fit_content(fit, seen, unseen, fit.records[0].name)
     replace_file(Path(path), render(page).encode())
