@@ -131,8 +131,8 @@ def test_options_by_name_are_the_same_options_and_the_seed_fixes_everything(
 ) -> None:
     again = identify([twin.estimation], **TINY.given())
     assert again.options == TINY
-    runs = [fit.model.free_run(twin.test.u, twin.test.y[:3]) for fit in (many, again)]
-    np.testing.assert_array_equal(*runs)
+    first, second = (f.model.free_run(twin.test.u, twin.test.y[:3]) for f in (many, again))
+    np.testing.assert_array_equal(first, second)
 
 
 def test_changes_go_before_options() -> None:

@@ -310,8 +310,8 @@ def test_members_do_not_disturb_each_other(
         np.testing.assert_allclose(together.model.weights[name], value, rtol=1e-4, atol=1e-5)
     assert together.log_evidence == pytest.approx(alone.log_evidence, abs=1e-3)
     np.testing.assert_array_equal(together.positions, alone.positions)
-    covariances = [refined_posterior(r).covariance for r in (together, alone)]
-    np.testing.assert_allclose(*covariances, rtol=1e-2, atol=1e-7)
+    found_together, found_alone = (refined_posterior(r).covariance for r in (together, alone))
+    np.testing.assert_allclose(found_together, found_alone, rtol=1e-2, atol=1e-7)
 
 
 def test_the_covariance_is_the_inverse_of_the_gauss_newton_precision(

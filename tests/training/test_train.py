@@ -12,6 +12,7 @@ from occamid.training.batch import STATUS
 from occamid.training.cycle import Schedule
 from occamid.training.train import bytes_per_model, cycle_batch, plan_chunks
 from tests.support.small import SMALL, small_record
+from tests.support.trained import batch_of
 
 
 def traces() -> int:
@@ -28,7 +29,7 @@ def same(a: Batch, b: Batch, tolerance: float) -> None:
 
 @pytest.fixture(scope="module")
 def result() -> Batch:
-    return train(small_record(), SMALL)
+    return batch_of("mlp")
 
 
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
@@ -206,8 +207,14 @@ def test_progress_counts_every_cycle_of_every_chunk() -> None:
     assert seen[-1].models == 4
     errors = found.table["free_run_rmse"] / found.scaling.y_scale
     assert seen[-1].best_free_run == pytest.approx(errors.min(), rel=1e-6)
-    last = [found.table["sparsity"][0, :, 2][part].mean() for part in (slice(0, 2), slice(2, 4))]
-    assert any(seen[-1].sparsity == pytest.approx(s) for s in (*last, np.mean(last)))
+
+
+def test_progress_tells_the_sparsity_of_what_is_just_finished() -> None:
+    seen: list[Progress] = []
+    found = train(small_record(), SMALL.replace(restarts=1, prune_weight=0.1), progress=seen.append)
+    sparsity = found.table["sparsity"][0, 0]
+    assert [p.sparsity for p in seen] == pytest.approx(sparsity.tolist())
+    assert 0 < sparsity[0] <= sparsity[-1] < 1
 
 
 def test_an_error_in_the_callback_stops_the_run() -> None:
