@@ -1,6 +1,5 @@
 """Compiled programs are kept between runs; double precision where a test asks for it."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from occamid_benchmarks import registry
+from tests.support.real import real_data
 
 CACHE = Path(__file__).parent.parent / ".jax_cache"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
@@ -40,14 +40,6 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
-
-
-def real_data(name: str) -> registry.Data:
-    """A real benchmark in the paper's split, or skip and say so."""
-    folder = os.environ.get(registry.VARIABLE)
-    if not folder or not (Path(folder) / registry.get(name).file).exists():
-        pytest.skip(f"needs the real {name} record; set {registry.VARIABLE} to its folder")
-    return registry.load(name)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from occamid import Index, SettingsError, identify
+from occamid import Index, SettingsError, train
 from occamid_benchmarks import registry, reproduce
 from occamid_benchmarks.baselines import measure
 from occamid_benchmarks.baselines.grid import BASELINES
@@ -318,10 +318,10 @@ def test_a_plain_network_under_both_protocols(monkeypatch: pytest.MonkeyPatch) -
     plain = TINY.replace(lam=(1e-9,), prune_psi=0.0, prune_weight=0.0, cycles=1)
     monkeypatch.setattr(measure, "plain_settings", lambda *_: plain)
     found = measure.measure_one("hairdryer", "mlp-plain", 3, 0)
-    result = identify(bench_cases.data().estimation, plain)
+    result = train(bench_cases.data().estimation, plain)
     best = int(np.argmin(result.table["free_run_rmse"][0, :, 0, 0]))
     for record in bench_cases.data().test:
-        runs = {n: result.simulate(record, n)[0, :, 0, :, 0] - record.y[:, 0] for n in (3, N_INIT)}
+        runs = {n: result.free_runs(record, n)[0, :, 0, :, 0] - record.y[:, 0] for n in (3, N_INIT)}
         whole = np.sqrt(np.mean(runs[3] ** 2, axis=1))
         after = np.sqrt(np.mean(runs[N_INIT][:, N_INIT:] ** 2, axis=1))
         assert found["paper"]["rmse"][record.name] == pytest.approx(whole.min(), rel=1e-6)
@@ -338,7 +338,7 @@ class Candidate:
     def describe(self) -> str:
         return f"misses {self.miss:g}"
 
-    def simulate(self, u: np.ndarray, y_init: np.ndarray) -> np.ndarray:
+    def free_run(self, u: np.ndarray, y_init: np.ndarray) -> np.ndarray:
         by_name = {len(r): r.y for r in bench_cases.data().test}
         y = by_name[len(u)].copy()
         assert np.array_equal(y_init, y[: len(y_init)])

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 def best_per_restart(result: Batch, record: Record) -> np.ndarray:
     """RMSE over the whole validation record of the best cycle of each restart (paper protocol)."""
-    runs = result.simulate(record)[0]
+    runs = result.free_runs(record)[0]
     return np.nanmin(np.sqrt(np.mean((runs - record.y) ** 2, axis=(-2, -1))), axis=1)
 
 

@@ -13,7 +13,7 @@ import scipy.io
 
 from occamid import DataError, FileError
 from occamid_benchmarks import registry
-from tests.conftest import real_data
+from tests.support.real import real_data
 
 
 @pytest.fixture

@@ -198,12 +198,12 @@ DATA: dict[str, Case] = {
     "an unknown column": (
         None,
         ("identify", "good.csv", "-u", "pumpe", "-y", "level", "--out", "out"),
-        "{here}/good.csv: --inputs: no column is called 'pumpe'. Did you mean pump? " + COLUMNS,
+        "{here}/good.csv: --input: no column is called 'pumpe'. Did you mean pump? " + COLUMNS,
     ),
     "a position beyond the columns": (
         None,
         ("identify", "good.csv", "-u", "2", "-y", "4", "--out", "out"),
-        "{here}/good.csv: --outputs asks for column 4; columns are counted from 1 to 3: time (1), "
+        "{here}/good.csv: --output asks for column 4; columns are counted from 1 to 3: time (1), "
         "pump (2), level (3).",
     ),
     "input and output the same": (
@@ -214,7 +214,7 @@ DATA: dict[str, Case] = {
     "no columns named": (
         None,
         ("identify", "good.csv", "--out", "out"),
-        "{here}/good.csv: no column is called u, so the inputs must be named with --inputs; the "
+        "{here}/good.csv: no column is called u, so the inputs must be named with --input; the "
         "columns are time (1), pump (2), level (3).",
     ),
     "uneven sampling": (
@@ -261,8 +261,7 @@ DATA: dict[str, Case] = {
     "test file with other columns": (
         lambda: log(GOOD.rename(columns={"pump": "pumps"})),
         (*INTO, "good.csv", "--test", "bad.csv"),
-        "{here}/bad.csv: --inputs: no column is called 'pump'. Did you mean pumps? "
-        + COLUMNS_AGAIN,
+        "{here}/bad.csv: --input: no column is called 'pump'. Did you mean pumps? " + COLUMNS_AGAIN,
     ),
     "test file with other steps": (
         lambda: log(GOOD.assign(time=2 * GOOD["time"])),
@@ -680,7 +679,7 @@ OTHER_STEPS = (
         (
             lambda: log(GOOD.rename(columns={"pump": "pumps"})),
             (),
-            "bad.csv: --inputs: no column is called 'pump'. Did you mean pumps? " + COLUMNS_AGAIN,
+            "bad.csv: --input: no column is called 'pump'. Did you mean pumps? " + COLUMNS_AGAIN,
         ),
         (
             lambda: log(GOOD[:4]),

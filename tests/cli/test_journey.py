@@ -22,14 +22,13 @@ from safetensors.numpy import load_file
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from occamid import cli
+from occamid import cli, load
 from occamid.data import twins
 from occamid.files.lock import SIGNED
 from occamid.files.scratch import MARK
-from occamid.reporting import runs
-from tests.conftest import CACHE
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.commands import call_main, listing, strict_json
+from tests.support.places import CACHE
 
 COMMANDS = ("identify", "simulate", "predict", "compare", "inspect", "report")
 LIMIT = 600.0  # seconds for a command on a busy machine
@@ -110,7 +109,7 @@ def test_help_lists_the_commands() -> None:
 # --- two inputs, two outputs --------------------------------------------------------------------
 
 SMALLEST = """\
-[plan]
+[options]
 effort = "quick"
 hidden = [3]
 lam = [1e-3]
@@ -160,7 +159,7 @@ def test_two_inputs_and_two_outputs(
     assert summary["family"] == network
     assert len(summary["test"][0]["rmse"]) == 2
     assert (two_by_two / network / "report.html").stat().st_size > 1e6
-    ensemble = runs.load(two_by_two / network)
+    ensemble = load(two_by_two / network)
     assert ensemble.terms.input_names == ("left force", "right force")
     assert ensemble.terms.output_names == ("left mass", "right mass")
 
@@ -334,7 +333,7 @@ def test_settings_of_a_run_repeat_it(tmp_path: Path) -> None:
 LONG = """\
 example = "hairdryer-twin"
 
-[plan]
+[options]
 effort = "quick"
 network = "mlp"
 hidden = [4]
@@ -383,7 +382,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
         process.stderr.close()
         kept.append(len(list(tmp_path.glob(f".{out}.partial/*.safetensors"))))
         if (tmp_path / out).exists():  # it was faster: then it is whole
-            runs.load(tmp_path / out)
+            load(tmp_path / out)
             # killed between the folder and the end, it may have left its finished cycles
             shutil.rmtree(tmp_path / f".{out}.partial", ignore_errors=True)
             (tmp_path / f".{out}.lock").unlink(missing_ok=True)
@@ -422,7 +421,7 @@ def test_what_a_killed_run_left_is_cleaned_by_the_next(
     )
     assert code == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == [other.name, "out", "tiny.toml"]
-    runs.load(tmp_path / "out")
+    load(tmp_path / "out")
 
 
 # --- a long log ---------------------------------------------------------------------------------

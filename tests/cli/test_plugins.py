@@ -1,4 +1,4 @@
-"""Commands of other packages: listed without an import, loaded when used."""
+"""Commands of other packages: listed without an import, loaded when used, explained if missing."""
 
 import subprocess
 import sys

@@ -16,6 +16,7 @@ from occamid.errors import FileError
 from occamid.files.atomic import replace_file
 from occamid.files.checkpoints import Checkpoints, digest_of
 from tests.support.small import SMALL, small_record
+from tests.support.trained import batch_of
 
 CYCLES = SMALL.cycles
 
@@ -55,7 +56,7 @@ def same(a: Batch, b: Batch) -> None:
 
 @pytest.fixture(scope="module")
 def plain() -> Batch:
-    return train(small_record(), SMALL)
+    return batch_of("mlp")
 
 
 def content(folder: Path) -> dict[str, bytes]:

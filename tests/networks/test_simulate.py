@@ -1,6 +1,5 @@
 """Free run and k-step prediction against plain Python loops; compaction; energy."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -29,16 +28,10 @@ def model(result: Batch) -> Model:
 
 
 def python_free_run(model: Model, record: Record, n_init: int, start: int) -> np.ndarray:
-    """The free run as a loop in scaled units."""
+    """The free run as a NumPy loop in scaled units."""
     scaled = model.scaling.apply(record)
-    params = {k: jnp.asarray(v) for k, v in model.weights.items()}
-
-    def step(state: object, z: np.ndarray) -> tuple[object, np.ndarray]:
-        state, y = model.network.step(params, state, jnp.asarray(z))
-        return state, np.asarray(y)
-
+    step, state = oracles.step_of(model.network, dict(model.weights))
     terms = (model.terms.inputs, model.terms.outputs)
-    state = model.network.initial_state(params)
     y = oracles.free_run(step, state, scaled.u, scaled.y[:n_init], terms, start)
     return model.scaling.undo_y(y)
 
@@ -54,7 +47,7 @@ def test_free_run_equals_a_python_loop(model: Model, n_init: int, x64: None) -> 
 def test_one_step_uses_measured_outputs_only(model: Model, x64: None) -> None:
     """ŷ(t|t-1) from a free run started at each t on measured data before it."""
     record = small_record(20, seed=3)
-    found = model.predict(record)
+    found = model.predict(record).mean
     for t in (3, 10, 19):
         expected = python_free_run(model, record[: t + 1], t, model.start)[t]
         np.testing.assert_allclose(found[t], expected, rtol=1e-9)
@@ -63,7 +56,7 @@ def test_one_step_uses_measured_outputs_only(model: Model, x64: None) -> None:
 @pytest.mark.parametrize("horizon", [2, 5])
 def test_k_step_equals_short_free_runs(model: Model, horizon: int, x64: None) -> None:
     record = small_record(24, seed=3)
-    found = model.predict(record, horizon=horizon)
+    found = model.predict(record, horizon=horizon).mean
     np.testing.assert_array_equal(found[: model.start], record.y[: model.start])
     for t in range(model.start, len(record)):
         known = max(model.start, t - horizon + 1)
@@ -73,9 +66,20 @@ def test_k_step_equals_short_free_runs(model: Model, horizon: int, x64: None) ->
 
 def test_prediction_leaves_no_state(model: Model) -> None:
     record = small_record(30, seed=4)
-    first = model.predict(record, horizon=3)
+    first = model.predict(record, horizon=3).mean
     model.free_run(record.u, record.y[:5])
-    np.testing.assert_array_equal(model.predict(record, horizon=3), first)
+    np.testing.assert_array_equal(model.predict(record, horizon=3).mean, first)
+
+
+def test_a_run_of_a_record_is_the_free_run_after_its_first_outputs(model: Model) -> None:
+    record = small_record(30, seed=4)
+    for n_init in (None, 8):
+        run, known = model.simulate(record, n_init), n_init or model.start
+        assert run.n_init == known
+        np.testing.assert_array_equal(run.mean, model.free_run(record.u, record.y[:known]))
+        miss = (run.mean - record.y)[known:]
+        np.testing.assert_allclose(run.rmse(record), np.sqrt(np.mean(miss**2, axis=0)))
+    assert model.predict(record).n_init == model.start
 
 
 def test_compact_computes_the_same(result: Batch) -> None:
@@ -91,7 +95,9 @@ def test_compact_computes_the_same(result: Batch) -> None:
         )
         for k in (1, 4):
             np.testing.assert_allclose(
-                small.predict(record, horizon=k), model.predict(record, horizon=k), atol=1e-6
+                small.predict(record, horizon=k).mean,
+                model.predict(record, horizon=k).mean,
+                atol=1e-6,
             )
         for n_init in (3, 8):
             np.testing.assert_allclose(
@@ -120,7 +126,7 @@ def test_compact_removes_what_is_dead_and_folds_constants() -> None:
     assert "u[t-3]" not in small.regressors
     assert small.weights["layer1.b"] != model.weights["layer1.b"]
     record = small_record(50, seed=2)
-    np.testing.assert_allclose(small.predict(record), model.predict(record), atol=1e-12)
+    np.testing.assert_allclose(small.predict(record).mean, model.predict(record).mean, atol=1e-12)
     short = small.free_run(record.u, record.y[:2])
     assert short.shape == record.y.shape
 
@@ -136,12 +142,12 @@ def test_compact_without_biases_keeps_constants() -> None:
     assert small.network.hidden == (2,)
     assert "layer1.b" in small.weights
     record = small_record(50, seed=2)
-    np.testing.assert_allclose(small.predict(record), model.predict(record), atol=1e-12)
+    np.testing.assert_allclose(small.predict(record).mean, model.predict(record).mean, atol=1e-12)
 
 
 def test_energy_is_half_the_squared_residuals(model: Model) -> None:
     a, b = small_record(40, seed=1), small_record(30, seed=2)
-    residuals = [r.y[model.start :] - model.predict(r)[model.start :] for r in (a, b)]
+    residuals = [r.y[model.start :] - model.predict(r).mean[model.start :] for r in (a, b)]
     expected = 0.5 * sum(np.sum(r**2) for r in residuals)
     assert model.energy([a, b]) == pytest.approx(expected, rel=1e-10)
 
@@ -177,9 +183,9 @@ def test_two_inputs_and_two_outputs() -> None:
     for network in ("mlp", "lstm"):
         found = train(twin.estimation, SMALL.replace(network=network, restarts=2))
         model = found.best
-        assert set(model.regressors) <= set(found.regressors.names)
-        assert found.regressors.names[0] == "u1[t-3]"
-        assert found.regressors.names[-1] == "y2[t-1]"
+        assert set(model.regressors) <= set(found.terms.names)
+        assert found.terms.names[0] == "u1[t-3]"
+        assert found.terms.names[-1] == "y2[t-1]"
         run = model.free_run(twin.test.u, twin.test.y[:5])
         expected = python_free_run(model, twin.test[:30], 5, 3)
         np.testing.assert_allclose(run[:30], expected, rtol=1e-3, atol=1e-4)

@@ -19,7 +19,7 @@ from occamid.data.record import Record
 from occamid.errors import OccamidError
 from occamid.reading import files
 from occamid.reading.tables import KINDS
-from tests.reading.test_files import FRAME, T, U, Y, cells, csv, excel, mat73
+from tests.support.tables import FRAME, T, U, Y, cells, csv, excel, mat73
 
 FIXED = settings(
     derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)

@@ -32,25 +32,25 @@ def system(rng: Rng, n: int, noise: str = "none", std: float = 0.1, offset: floa
 def check_free_run(model: Any, record: Record) -> None:
     """A free run copies its window, keeps its arguments and names what does not fit."""
     u, known = record.u[:60].copy(), record.y[:12].copy()
-    run = model.simulate(u, known)
+    run = model.free_run(u, known)
     assert run.shape == (60, 1)
     np.testing.assert_array_equal(run[:12], record.y[:12])
     np.testing.assert_array_equal(u, record.u[:60])
     np.testing.assert_array_equal(known, record.y[:12])
-    np.testing.assert_array_equal(model.simulate(u[:, 0], known[:, 0]), run)
+    np.testing.assert_array_equal(model.free_run(u[:, 0], known[:, 0]), run)
     run[:] = 0  # a copy: the caller's window is not touched
     assert known.any()
     with pytest.raises(FrozenInstanceError):
         model.criterion = 0.0
     lag = model.max_lag
-    assert len(model.simulate(u, known[:lag])) == 60
+    assert len(model.free_run(u, known[:lag])) == 60
     with pytest.raises(DataError, match=f"y_init has {lag - 1} samples; the model needs the fir"):
-        model.simulate(u, known[: lag - 1])
+        model.free_run(u, known[: lag - 1])
     with pytest.raises(DataError, match="nothing is left to simulate"):
-        model.simulate(u[:12], known)
+        model.free_run(u[:12], known)
     with pytest.raises(DataError, match=r"u has shape \(60, 2\); the model has 1 inputs"):
-        model.simulate(np.ones((60, 2)), known)
+        model.free_run(np.ones((60, 2)), known)
     with pytest.raises(DataError, match=r"y_init has shape \(12, 3\); the model has 1 outputs"):
-        model.simulate(u, np.ones((12, 3)))
+        model.free_run(u, np.ones((12, 3)))
     with pytest.raises(DataError, match="u holds values that are not finite"):
-        model.simulate(np.full((60, 1), np.nan), known)
+        model.free_run(np.full((60, 1), np.nan), known)

@@ -79,7 +79,7 @@ def test_output_error_is_exact_without_noise_and_has_several_inputs(rng: Rng) ->
     model = fit_output_error(Record(u=u, y=y), 2, 2, 1)
     np.testing.assert_allclose(model.f, A[1:], atol=1e-6)
     np.testing.assert_allclose(model.b, [[1, 0.5], [-0.3, 2]], atol=1e-5)
-    np.testing.assert_allclose(model.simulate(u, y[:10])[:, 0], y, atol=1e-5)
+    np.testing.assert_allclose(model.free_run(u, y[:10])[:, 0], y, atol=1e-5)
 
 
 def test_denominators_are_reflected_into_the_unit_circle() -> None:
@@ -108,7 +108,7 @@ def test_subspace_with_several_outputs_continues_a_record(rng: Rng) -> None:
     y = np.stack([lfilter([0, 1], [1, -0.8], u[:, 0]), lfilter([0, 1], [1, 0.5], u[:, 1])], axis=1)
     y += np.array([10.0, -5.0])
     model = fit_subspace(Record(u=u[:300], y=y[:300]), 2, 0)
-    np.testing.assert_allclose(model.simulate(u[300:], y[300:310]), y[300:], atol=1e-7)
+    np.testing.assert_allclose(model.free_run(u[300:], y[300:310]), y[300:], atol=1e-7)
 
 
 def test_coloured_noise_decays_after_the_window() -> None:
@@ -127,7 +127,7 @@ def test_coloured_noise_decays_after_the_window() -> None:
     known = np.array([1.0, 2.0])
     # e(0) = 1, e(1) = 2 - 0.8 - 0.3 = 0.9, v(2) = 0.8·2 + 0.3·0.9, then times 0.8
     expected = [1, 2, 1.87, 1.87 * 0.8]
-    np.testing.assert_allclose(model.simulate(np.zeros(4), known)[:, 0], expected)
+    np.testing.assert_allclose(model.free_run(np.zeros(4), known)[:, 0], expected)
 
 
 @pytest.mark.parametrize("orders", [(3, 2, 0, 2), (2, 3, 2, 1), (0, 2, 0, 4), (1, 1, 3, 0)])
@@ -142,7 +142,7 @@ def test_polynomial_free_run_equals_a_loop(rng: Rng, orders: tuple[int, int, int
     )
     u, known = rng.normal(size=(40, 2)), rng.normal(size=(9, 1))
     for first in (model.max_lag, 9):
-        run = model.simulate(u, known[:first])
+        run = model.free_run(u, known[:first])
         np.testing.assert_allclose(run, loop_polynomial(model, u, known[:first]), atol=1e-12)
 
 
@@ -162,7 +162,7 @@ def test_state_space_free_run_equals_a_loop_from_the_best_state(rng: Rng) -> Non
     base = loop(np.zeros(2))
     effect = np.stack([loop(e) - base for e in np.eye(2)], axis=-1)[1:9, 0]
     state = np.linalg.lstsq(effect, (known - base[:9])[1:, 0])[0]
-    np.testing.assert_allclose(model.simulate(u, known)[9:], loop(state)[9:], atol=1e-10)
+    np.testing.assert_allclose(model.free_run(u, known)[9:], loop(state)[9:], atol=1e-10)
 
 
 FITS: dict[str, Callable[[Record], Any]] = {
@@ -182,7 +182,7 @@ def test_the_contract_of_every_family(rng: Rng, name: str) -> None:
 def test_a_diverged_free_run_is_infinite() -> None:
     model = Polynomial(a=np.array([-3.0]), b=np.ones((1, 1)), c=np.zeros(0), delay=1, constant=0.0)
     record = Record(u=np.arange(900.0), y=np.arange(900.0))
-    run = model.simulate(record.u, record.y[:5])
+    run = model.free_run(record.u, record.y[:5])
     assert np.isfinite(run[:200]).all()
     assert np.isposinf(run[-500:]).all()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,20 +37,6 @@ CASES: dict[str, tuple[str, bool, bool, Terms]] = {
 }
 
 
-def numpy_step(network: MLP, flat: Array) -> Any:
-    """One step of a one-layer perceptron in NumPy, for :func:`oracles.free_run`."""
-    p = unflatten(network, flat)
-    bends: dict[str, Any] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
-    bend = bends[network.activation]
-
-    def step(state: None, z: Array) -> tuple[None, Array]:
-        hidden = bend(p["layer0.W"] @ z + p.get("layer0.b", 0.0))
-        y = p["layer1.W"] @ hidden + p.get("layer1.b", 0.0)
-        return None, y + p["skip.W"] @ z if network.skip else y
-
-    return step
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_sensitivities(case: str) -> None:
     """Against forward autodiff through the scan, and finite differences of a Python loop."""
@@ -81,8 +65,8 @@ def test_sensitivities(case: str) -> None:
 
         def loop(v: Array, record: Record = record) -> Array:
             terms = (regressors.inputs, regressors.outputs)
-            step = numpy_step(network, v)
-            return oracles.free_run(step, None, record.u, record.y[:start], terms, start)[start:]
+            step, state = oracles.step_of(network, unflatten(network, v))
+            return oracles.free_run(step, state, record.u, record.y[:start], terms, start)[start:]
 
         rows = len(record) - start
         np.testing.assert_allclose(run[:rows], loop(w), rtol=1e-11, atol=1e-13)

@@ -12,6 +12,7 @@ from occamid.training.batch import STATUS
 from occamid.training.cycle import Schedule
 from occamid.training.train import bytes_per_model, cycle_batch, plan_chunks
 from tests.support.small import SMALL, small_record
+from tests.support.trained import batch_of
 
 
 def traces() -> int:
@@ -28,7 +29,7 @@ def same(a: Batch, b: Batch, tolerance: float) -> None:
 
 @pytest.fixture(scope="module")
 def result() -> Batch:
-    return train(small_record(), SMALL)
+    return batch_of("mlp")
 
 
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
@@ -38,7 +39,7 @@ def test_a_batch_equals_batches_of_one(network: str) -> None:
     program = module.build_program(settings, small_record())
     with jax.enable_x64(True):
         scaling = together.scaling
-        data = windows([scaling.apply(small_record())], program.regressors, 3)
+        data = windows([scaling.apply(small_record())], program.terms, 3)
         numbers = Schedule(
             *(jax.numpy.asarray(v) for v in (10, 20, settings.learning_rate, 1e-3, 1e-3))
         )
@@ -87,7 +88,7 @@ def test_the_memory_estimate_is_near_the_compilers(network: str) -> None:
     settings = SMALL.replace(network=network, hidden=(20,), precision="single")
     record = small_record(600)
     program = module.build_program(settings, record)
-    data = windows([record], program.regressors, 3)
+    data = windows([record], program.terms, 3)
     batch = 16
     numbers = Schedule(*(jax.numpy.asarray(v) for v in (10, 20, 1e-2, 1e-3, 1e-3)))
     state = module.init_batch(program, 0, jax.numpy.arange(batch), jax.numpy.full(batch, 1e-3))
@@ -132,10 +133,10 @@ def test_rows_cover_lambda_restart_cycle(result: Batch) -> None:
     for index in np.ndindex(*result.shape):
         row, model = result.row(Index(*index)), result.model(Index(*index))
         assert row.sparsity == pytest.approx(model.sparsity)
-        assert row.regressors == len(model.regressors)
-        assert row.neurons == sum(model.neurons)
+        assert row.n_regressors == len(model.regressors)
+        assert row.n_neurons == sum(model.neurons)
         record = small_record()
-        predicted = model.predict(record)
+        predicted = model.predict(record).mean
         residual = (record.y - predicted)[result.start :]
         assert row.one_step_rmse[0] == pytest.approx(np.sqrt(np.mean(residual**2)), rel=1e-8)
         run = model.free_run(record.u, record.y[: result.start])
@@ -145,7 +146,7 @@ def test_rows_cover_lambda_restart_cycle(result: Batch) -> None:
 
 def test_batch_simulation_equals_single_models(result: Batch) -> None:
     record = small_record(seed=5)
-    runs = result.simulate(record, n_init=9)
+    runs = result.free_runs(record, n_init=9)
     model = result.model(Index(0, 2, 1))
     np.testing.assert_allclose(
         runs[0, 2, 1], model.free_run(record.u, record.y[:9]), rtol=1e-4, atol=1e-4
@@ -175,10 +176,11 @@ def test_several_records_are_not_joined() -> None:
 def test_broken_models_are_marked_and_do_not_disturb_the_rest() -> None:
     """A huge learning rate breaks some models; the batch survives and says which."""
     wild = train(small_record(), SMALL.replace(learning_rate=1e200, network="rnn"))
-    status = {STATUS[s] for s in np.unique(wild.table["status"])}
-    assert status <= {"non-finite", "diverged", "empty", "ok"}
-    assert "non-finite" in status or "diverged" in status
-    assert len(list(wild.rows())) == 12
+    for row, index in zip(wild.rows(), np.ndindex(*wild.shape), strict=True):
+        finite = all(np.isfinite(v[index]).all() for v in wild.params.values())
+        assert (row.status == "non-finite") == (not finite)
+        assert np.isinf(wild.score[index])  # none of them can be taken
+    assert "non-finite" in {row.status for row in wild.rows()}
 
 
 def test_a_diverging_free_run_is_marked() -> None:
@@ -200,11 +202,19 @@ def test_everything_pruned_is_called_empty() -> None:
 
 def test_progress_counts_every_cycle_of_every_chunk() -> None:
     seen: list[Progress] = []
-    train(small_record(), SMALL, progress=seen.append)
+    found = train(small_record(), SMALL, progress=seen.append)
     assert [p.done for p in seen] == list(range(1, seen[0].total + 1))
     assert seen[-1].models == 4
-    assert 0 < seen[-1].best_free_run < 1
-    assert 0 <= seen[-1].sparsity <= 1
+    errors = found.table["free_run_rmse"] / found.scaling.y_scale
+    assert seen[-1].best_free_run == pytest.approx(errors.min(), rel=1e-6)
+
+
+def test_progress_tells_the_sparsity_of_what_is_just_finished() -> None:
+    seen: list[Progress] = []
+    found = train(small_record(), SMALL.replace(restarts=1, prune_weight=0.1), progress=seen.append)
+    sparsity = found.table["sparsity"][0, 0]
+    assert [p.sparsity for p in seen] == pytest.approx(sparsity.tolist())
+    assert 0 < sparsity[0] <= sparsity[-1] < 1
 
 
 def test_an_error_in_the_callback_stops_the_run() -> None:

@@ -140,20 +140,8 @@ def _positive(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...]) ->
 
 def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> Posterior:
     own = header["members"][k]
-    network = _network(dict(own["network"]))
-    terms = Terms(
-        inputs=tuple((int(c), int(lag)) for c, lag in own["inputs"]),
-        outputs=tuple((int(c), int(lag)) for c, lag in own["outputs"]),
-        input_names=tuple(header["input_names"]),
-        output_names=tuple(header["output_names"]),
-    )
-    names = (*terms.input_names, *terms.output_names)
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ValueError("the names of the channels repeat or are not text")
+    network, terms = _network(dict(own["network"])), _terms(header, k)
     channels = len(terms.input_names), len(terms.output_names)
-    for side, count, least in zip((terms.inputs, terms.outputs), channels, (0, 1), strict=True):
-        if not all(0 <= c < count and least <= lag for c, lag in side):
-            raise ValueError(f"a regressor of member {k} is of no channel or of the future")
     start, sampling_time = int(header["start"]), float(header["sampling_time"])
     if start < terms.max_lag or not 0 < sampling_time < np.inf:
         raise ValueError(f"start {start} or sampling time {sampling_time:g} cannot be")
@@ -204,6 +192,25 @@ def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> P
         effective=float(own["effective"]),
         log_evidence=float(own["log_evidence"]),
     )
+
+
+def _terms(header: Mapping[str, Any], k: int) -> Terms:
+    """The regressors of a member, each of a channel that is there."""
+    own = header["members"][k]
+    terms = Terms(
+        inputs=tuple((int(c), int(lag)) for c, lag in own["inputs"]),
+        outputs=tuple((int(c), int(lag)) for c, lag in own["outputs"]),
+        input_names=tuple(header["input_names"]),
+        output_names=tuple(header["output_names"]),
+    )
+    names = (*terms.input_names, *terms.output_names)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError("the names of the channels repeat or are not text")
+    channels = len(terms.input_names), len(terms.output_names)
+    for side, count, least in zip((terms.inputs, terms.outputs), channels, (0, 1), strict=True):
+        if not all(0 <= c < count and least <= lag for c, lag in side):
+            raise ValueError(f"a regressor of member {k} is of no channel or of the future")
+    return terms
 
 
 def _network(fields: dict[str, Any]) -> Network:

@@ -160,8 +160,6 @@ def fit_posterior(
         flat = flatten(small.network, small.weights)
         flat[positions] = mean
         small = small.with_weights(unflatten(small.network, flat))
-    fit = np.sum(2 * energy / solved.noise_variance)
-    fit += rows * np.sum(np.log(2 * np.pi * solved.noise_variance))
     occam = np.sum(mean**2 / widths) + np.sum(np.log(widths)) + solved.log_determinant
     return Posterior(
         model=small,
@@ -171,8 +169,16 @@ def fit_posterior(
         widths=widths,
         noise_variance=solved.noise_variance,
         effective=solved.effective,
-        log_evidence=float(-0.5 * (fit + occam)),
+        log_evidence=float(_log_likelihood(energy, solved.noise_variance, rows) - 0.5 * occam),
     )
+
+
+def _log_likelihood(
+    energy: Float[Array, " ny"], noise_variance: Float[Array, " ny"], rows: int
+) -> float:
+    """Gaussian, from ``½ Σ r²`` of each output."""
+    terms = 2 * energy / noise_variance + rows * np.log(2 * np.pi * noise_variance)
+    return float(-0.5 * np.sum(terms))
 
 
 def refined_posterior(refined: Refined) -> Posterior:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,8 @@ app = typer.Typer(
 app.command()(train.identify)
 for command in (use.simulate, use.predict, use.compare, use.inspect, use.report):
     app.command()(command)
+# Parameters of the library that are called differently here; the others differ by dashes only.
+FLAGS = {"inputs": "--input", "outputs": "--output", "resample=": "--resample-to"}
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
@@ -72,5 +75,17 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {as_flags(message)}", file=sys.stderr)
     return 2
+
+
+def as_flags(message: str) -> str:
+    """The library writes parameters as `` `gaps="split"` ``; people here type ``--gaps split``."""
+    message = message.replace("`input_lags` and `output_lags`", "--lags")
+    return re.sub(r"`([a-z_]+)(?:=\"?([^`\"]*)\"?)?`", _flag, message)
+
+
+def _flag(parameter: re.Match[str]) -> str:
+    name, value = parameter.groups()
+    flag = FLAGS.get(name if value is None else f"{name}=", f"--{name.replace('_', '-')}")
+    return flag if value is None else f"{flag} {value}"

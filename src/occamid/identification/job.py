@@ -60,20 +60,20 @@ class Job(BaseModel):
         """Estimation and test records."""
         if self.example is not None:
             if self.files:
-                raise SettingsError("give files or --example, not both.")
+                raise SettingsError("give files or `example`, not both.")
             if self.test or self.split is not None:
                 raise SettingsError(
-                    "--example brings its own test data; leave --test and --split out."
+                    "`example` brings its own test data; leave `test` and `split` out."
                 )
             twin = twins.make(self.example, self.options.seed)
             return (twin.estimation,), (twin.test,)
         if not self.files:
             raise SettingsError(
-                "name one or more files, or a simulated process with --example; there are "
+                "name one or more files, or a simulated process with `example`; there are "
                 f"{', '.join(twins.TWINS)}."
             )
         if self.test and self.split is not None:
-            raise SettingsError("--test and --split exclude each other; give one of them.")
+            raise SettingsError("`test` and `split` exclude each other; give one of them.")
         found = self.records(self.files)
         if self.split is not None:
             pairs = [record.split(self.split) for record in found]
@@ -117,7 +117,8 @@ def check_test(options: Options, estimation: Sequence[Record], test: Sequence[Re
         if len(record) < max(lags) + 2:
             raise DataError(
                 f'test record "{record.name}" has {len(record)} rows, but the models tried need '
-                f"{max(lags) + 2} or more; test on more data, or fix fewer lags with --lags."
+                f"{max(lags) + 2} or more; test on more data, or fix fewer lags with "
+                "`input_lags` and `output_lags`."
             )
 
 

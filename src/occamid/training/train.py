@@ -194,6 +194,17 @@ def plan_chunks(models: int, per_model: int, memory_mb: float, workers: int) -> 
     return math.ceil(models / math.ceil(models / chunk))  # even out
 
 
+def _schedule(settings: Settings) -> Schedule:
+    """The numbers of a cycle, as arrays: other ones need no other program."""
+    return Schedule(
+        epochs=jnp.asarray(settings.epochs),
+        total=jnp.asarray(settings.epochs * settings.cycles),
+        learning_rate=jnp.asarray(settings.learning_rate),
+        prune_psi=jnp.asarray(settings.prune_psi),
+        prune_weight=jnp.asarray(settings.prune_weight),
+    )
+
+
 def _run(
     program: Program,
     settings: Settings,
@@ -211,13 +222,7 @@ def _run(
         models, bytes_per_model(program, data, experiments), settings.memory_mb, workers
     )
     parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
-    schedule = Schedule(
-        epochs=jnp.asarray(settings.epochs),
-        total=jnp.asarray(settings.epochs * settings.cycles),
-        learning_rate=jnp.asarray(settings.learning_rate),
-        prune_psi=jnp.asarray(settings.prune_psi),
-        prune_weight=jnp.asarray(settings.prune_weight),
-    )
+    schedule = _schedule(settings)
     seed = jnp.asarray(settings.seed)
 
     def start(part: np.ndarray) -> State:

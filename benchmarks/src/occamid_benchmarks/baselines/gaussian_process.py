@@ -96,7 +96,7 @@ class GaussianProcess:
         mean = self.hyperparameters.covariance(_squared(rows, self.points)) @ self.weights
         return np.concatenate([record.y[:lag], self.scaling.undo_y(mean)])
 
-    def simulate(
+    def free_run(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
     ) -> Float[Array, "N ny"]:
         """Free run of the mean after ``y_init``, which are the first rows.
@@ -252,7 +252,7 @@ def held_back(model: GaussianProcess, records: Record | Iterable[Record]) -> flo
     )
     for record, cut in zip(found, cuts, strict=True):
         late = record[cut - lag :]
-        run = seen.simulate(late.u, late.y[:lag])
+        run = seen.free_run(late.u, late.y[:lag])
         errors.append((run - late.y)[lag:] / model.scaling.y_scale)
     return float(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
 

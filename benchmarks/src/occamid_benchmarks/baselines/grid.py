@@ -2,7 +2,7 @@
 
 Each family fits a stated grid of orders, its *candidates*.  :func:`fit` picks one by a criterion
 that uses the estimation records alone.  Every fitted model simulates as
-:meth:`occamid.training.model.Model.simulate` does.
+:meth:`occamid.training.model.Model.free_run` does.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Fitted(Protocol):
         """Name and orders."""
         ...
 
-    def simulate(self, u: Float[Array, "N nu"], y_init: Float[Array, ...]) -> Float[Array, "N ny"]:
+    def free_run(self, u: Float[Array, "N nu"], y_init: Float[Array, ...]) -> Float[Array, "N ny"]:
         """Free run after the known first outputs."""
         ...
 
@@ -99,7 +99,7 @@ def fit(name: str, records: Record | Iterable[Record]) -> Fitted:
 
 def bic(model: Fitted, records: Sequence[Record], start: int) -> float:
     """``N Σ log MSE + p log N`` of free runs from sample ``start`` of each record."""
-    errors = [(model.simulate(r.u, r.y[:start]) - r.y)[start:] for r in records]
+    errors = [(model.free_run(r.u, r.y[:start]) - r.y)[start:] for r in records]
     stacked = np.concatenate(errors)
     spread = np.var(np.concatenate([r.y for r in records]), axis=0)
     mse = np.maximum(np.mean(stacked**2, axis=0), 1e-24 * spread)

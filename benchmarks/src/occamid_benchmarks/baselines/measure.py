@@ -82,7 +82,7 @@ def _errors(
     n_init = max(candidate.max_lag, (window or 0) if protocol == "honest" else 0, 1)
     with np.errstate(all="ignore"):
         return [
-            float(free_run_errors(candidate.simulate(r.u, r.y[:n_init]), r, protocol, n_init))
+            float(free_run_errors(candidate.free_run(r.u, r.y[:n_init]), r, protocol, n_init))
             for r in tests
         ]
 

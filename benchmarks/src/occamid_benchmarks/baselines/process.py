@@ -65,11 +65,11 @@ class Process:
             f"Td={self.delay_time:.3g} s{noise}"
         )
 
-    def simulate(
+    def free_run(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
     ) -> Float[Array, "N 1"]:
         """Free run after ``y_init``; the state at its start fits that window best."""
-        return self.system.simulate(u, y_init)
+        return self.system.free_run(u, y_init)
 
 
 def delay_scan(

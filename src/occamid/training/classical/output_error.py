@@ -60,11 +60,11 @@ class OutputError:
         """Name and orders."""
         return f"output error nb={self.b.shape[1]} nf={len(self.f)} nk={self.delay}"
 
-    def simulate(
+    def free_run(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
     ) -> Float[Array, "N 1"]:
         """Free run after ``y_init``; the state at its start fits that window best."""
-        return self.system.simulate(u, y_init)
+        return self.system.free_run(u, y_init)
 
 
 def fit_output_error(

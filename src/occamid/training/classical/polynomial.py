@@ -58,7 +58,7 @@ class Polynomial:
         kind = "ARMAX" if len(self.c) else "ARX"
         return f"{kind} na={len(self.a)} nb={self.b.shape[1]}{nc} nk={self.delay}"
 
-    def simulate(
+    def free_run(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
     ) -> Float[Array, "N 1"]:
         """Free run after the known first outputs ``y_init``, which are its first rows.

@@ -78,7 +78,7 @@ class StateSpace:
         """Name and orders."""
         return self.title
 
-    def simulate(
+    def free_run(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
     ) -> Float[Array, "N ny"]:
         """Free run after the known first outputs ``y_init``, which are its first rows.
