@@ -39,14 +39,14 @@ def folds(records: Sequence[Record], count: int) -> list[Fold]:
 
 
 def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
-    """Every record held back once, if half of the rows is always left."""
+    """Every record held back once, if two thirds of the rows are always left."""
     turns = min(count, len(records))
     total = sum(map(len, records))
     found = []
     for turn in range(turns if turns > 1 else 0):
         held = [r for k, r in enumerate(records) if k % turns == turn]
         left = tuple(r for k, r in enumerate(records) if k % turns != turn)
-        if 2 * sum(map(len, left)) < total:
+        if 3 * sum(map(len, left)) < 2 * total:
             return []
         found.append(Fold(left, tuple(Part(r, 0) for r in held)))
     return found

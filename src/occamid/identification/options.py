@@ -35,9 +35,9 @@ class Budget:
 
 
 BUDGETS: dict[str, Budget] = {
-    "quick": Budget(folds=2, restarts=8, members=5, iterations=24, pace=0.5, rows=1_000),
-    "standard": Budget(folds=3, restarts=20, members=10, iterations=60),
-    "thorough": Budget(folds=5, restarts=60, members=25, iterations=120),
+    "quick": Budget(folds=3, restarts=8, members=5, iterations=24, pace=0.5, rows=1_000),
+    "standard": Budget(folds=5, restarts=20, members=10, iterations=60),
+    "thorough": Budget(folds=8, restarts=60, members=25, iterations=120),
 }
 
 

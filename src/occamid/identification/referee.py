@@ -28,6 +28,8 @@ from occamid.identification.options import Options
 Array = np.ndarray
 PIECES = 6  # in which the errors of a held-back part are averaged
 SHORTEST_PIECE = 20  # rows
+HOPELESS = 2.0  # times the best error, after PATIENCE folds: such a family is tried no further
+PATIENCE = 2
 WORST_ERROR = 100.0  # standard deviations: an error beyond counts as this, so that means exist
 
 
@@ -52,6 +54,7 @@ class Hearing:
     rows: list[Float[Array, " pieces"]] = field(default_factory=list)
     seconds: float = 0.0
     failed: str = ""
+    hopeless: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +77,16 @@ def judge(
     tried = families(options, records)
     held = folds(records, options.budget.folds)
     hearings = {family.name: Hearing() for family in tried}
+    spread = np.std(np.concatenate([r.y for r in records]), axis=0)
     for number, fold in enumerate(held):
-        _hear(fold, f"fold {number + 1} of {len(held)}", options, hearings, progress, checkpoints)
-    heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
+        where = f"fold {number + 1} of {len(held)}"
+        left = {name: h for name, h in hearings.items() if not h.hopeless}
+        _hear(fold, where, options, left, progress, checkpoints)
+        if PATIENCE <= number + 1 < len(held):
+            _give_up(left, spread)
     if not _most(hearings):
         return _by_criterion(records, tried, options, progress, checkpoints)
-    spread = np.std(np.concatenate([r.y for r in records]), axis=0)
+    heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
     trials = _trials(tried, heard, hearings, spread)
     chosen, grounds = choose(tried, trials, _pieces(heard, spread))
     if len(held) < options.budget.folds:
@@ -90,6 +97,17 @@ def judge(
 def _most(hearings: dict[str, Hearing]) -> int:
     """In how many folds families could be tried."""
     return max((len(h.models) for h in hearings.values()), default=0)
+
+
+def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"]) -> None:
+    """Mark families that are far behind the best of those heard as often."""
+    heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
+    errors = {name: _mean(piece) for name, piece in _pieces(heard, spread).items()}
+    for name, hearing in hearings.items():
+        behind = errors.get(name, np.inf) > HOPELESS**2 * min(errors.values(), default=np.inf)
+        if behind or name not in errors:
+            hearing.hopeless = True
+            hearing.failed = hearing.failed or f"left out after {_most(hearings)} folds: far behind"
 
 
 def _hear(
@@ -180,15 +198,17 @@ def _trials(
     found = []
     for family in tried:
         hearing = hearings[family.name]
-        if family.name not in heard:
+        if not hearing.squares:
             none = tuple(np.full(len(spread), np.inf).tolist())
             score, error, rmse = np.inf, np.inf, none
         else:
             squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
             each = np.sqrt(rows @ squares / rows.sum())
             rmse = tuple(each.tolist())
-            score = float(np.sqrt(_mean(pieces[family.name])))
-            error = difference(pieces[family.name], best)[1] / (2 * max(score, 1e-12))
+            score = float(np.sqrt(np.mean(each**2 / spread**2)))
+            error = np.nan
+            if family.name in heard:
+                error = difference(pieces[family.name], best)[1] / (2 * max(score, 1e-12))
         found.append(
             Trial(family.name, family.about, rmse, score, error, hearing.seconds, hearing.failed)
         )
