@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from occamid.data.record import Record
 
-HISTORY = 250  # rows before a block from which its free run may start
+HISTORY = 250  # rows before a block or a piece that a run through it may start from
 FEWEST_HELD_BACK, FEWEST_LEFT = 10, 30  # rows
 GAP = 10  # rows on either side of a block that nobody sees, fewer where blocks are short
 
@@ -35,7 +35,7 @@ def folds(records: Sequence[Record], count: int) -> list[Fold]:
     """Up to ``count`` ways to hold something back; none where the records are too short."""
     whole = _whole_records(records, count)
     found = whole or _blocks(records, count)
-    return [fold for fold in found if sum(map(len, fold.records)) >= FEWEST_LEFT]
+    return [f for f in found if sum(len(r) - r.lead for r in f.records) >= FEWEST_LEFT]
 
 
 def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
@@ -48,29 +48,39 @@ def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
         left = tuple(r for k, r in enumerate(records) if k % turns != turn)
         if 3 * sum(map(len, left)) < 2 * total:
             return []
-        found.append(Fold(left, tuple(Part(r, 0) for r in held)))
+        found.append(Fold(left, tuple(Part(replace(r, lead=0), r.lead) for r in held)))
     return found
 
 
 def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
     """Block ``k`` of every record; fewer and longer blocks where the records are short."""
-    shortest = min(map(len, records))
+    shortest = min(len(r) - r.lead for r in records)
     count = min(count, shortest // FEWEST_HELD_BACK)
     found = []
     for turn in range(count if count > 1 else 0):
         left: list[Record] = []
         parts = []
         for record in records:
-            block = slice(len(record) * turn // count, len(record) * (turn + 1) // count)
+            rows = len(record) - record.lead
+            first, stop = (record.lead + rows * k // count for k in (turn, turn + 1))
+            block = slice(first, stop)
             gap = min(GAP, (block.stop - block.start) // 10)
             left += without(record, block, gap)
             known = min(block.start, HISTORY)
-            parts.append(Part(record[block.start - known : block.stop], known))
+            part = record[block.start - known : block.stop]
+            parts.append(Part(replace(part, lead=0), known))
         found.append(Fold(tuple(left), tuple(parts)))
     return found
 
 
 def without(record: Record, block: slice, gap: int = 0) -> list[Record]:
     """The pieces of a record before and after a block of rows."""
-    ends = ((0, block.start - gap), (block.stop + gap, len(record)))
-    return [replace(record[a:b], name=f"{record.name} from row {a}") for a, b in ends if b - a > 1]
+    ends = ((record.lead, block.start - gap), (block.stop + gap, len(record)))
+    return [piece(record, a, b) for a, b in ends if b - a > 1]
+
+
+def piece(record: Record, first: int, stop: int) -> Record:
+    """Rows of a record, led by inputs from before them: those are no secret."""
+    lead = min(first, HISTORY)
+    named = replace(record, name=f"{record.name} from row {first}", lead=0)
+    return replace(named[first - lead : stop], lead=lead)

@@ -8,7 +8,7 @@ held-back errors ask for.  The test record of a user is never seen here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from occamid.data.record import Record, as_records
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.families import Family, families
+from occamid.identification.folds import piece
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import Hearing, Trial, calibrated, expected, judge
@@ -117,8 +118,5 @@ def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
         count = max(1, round(PIECES * len(record) / total))
         length = min(len(record), most // max(PIECES, len(records)))
         starts = np.linspace(0, len(record) - length, count).round().astype(int)
-        pieces += [
-            replace(record[int(s) : int(s) + length], name=f"{record.name} from row {s}")
-            for s in starts
-        ]
+        pieces += [piece(record, int(s), int(s) + length) for s in starts]
     return tuple(pieces)
