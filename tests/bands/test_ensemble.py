@@ -317,7 +317,7 @@ def test_short_members_start_earlier() -> None:
 
 def test_inflation_widens_the_bands_about_the_mean() -> None:
     ensemble, record = combine(posteriors_of("mlp")), small_record(40, seed=3)
-    wide = replace(ensemble, inflation=np.array([1.7]))
+    wide = replace(ensemble, inflation=np.full((3, 1), 1.7))
     for samples in SAMPLES:
         a, b = (simulate(e, record, samples=samples) for e in (ensemble, wide))
         np.testing.assert_array_equal(a.mean, b.mean)

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from occamid import Batch, Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, train
 from occamid.assessment.run import Run
-from occamid.bands.calibration import conformal_inflation
 from occamid.data import twins
 from occamid.identification.folds import without
 from occamid.training.train import provenance
@@ -81,6 +81,16 @@ def of_real(name: str) -> dict[str, Any]:
             runs = [figures(r, model.simulate(r, **options)) for r in tests]
         found[kind] = {key: round(float(np.mean([r[key] for r in runs])), 4) for key in runs[0]}
     return found
+
+
+def conformal_inflation(scores: np.ndarray, share: float = 0.95) -> np.ndarray:
+    """The factor on the bands that makes the central ``share`` band hold that share of the scores.
+
+    Plain split conformal, as if all (scores, outputs) were independent: the
+    ``ceil((S + 1) share)``-th smallest score over the Gaussian one.
+    """
+    rank = min(int(np.ceil((len(scores) + 1) * share)), len(scores)) - 1
+    return np.sort(scores, axis=0)[rank] / norm.ppf(0.5 + share / 2)
 
 
 def held_back_scores(result: Batch, records: tuple[Record, ...]) -> np.ndarray:
