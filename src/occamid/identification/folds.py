@@ -53,14 +53,19 @@ def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
 
 
 def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
-    """Block ``k`` of every record; fewer and longer blocks where the records are short."""
-    shortest = min(map(len, records))
-    count = min(count, shortest // FEWEST_HELD_BACK)
+    """Block ``k`` of every record; fewer and longer blocks where all records are short.
+
+    Of a record that is too short to be cut nothing is held back: it is always learned from.
+    """
+    count = min(count, max(map(len, records)) // FEWEST_HELD_BACK)
     found = []
     for turn in range(count if count > 1 else 0):
         left: list[Record] = []
         parts = []
         for record in records:
+            if len(record) < count * FEWEST_HELD_BACK:
+                left.append(record)
+                continue
             block = slice(len(record) * turn // count, len(record) * (turn + 1) // count)
             gap = min(GAP, (block.stop - block.start) // 10)
             left += without(record, block, gap)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from occamid.bands.calibration import held_back_inflation
-from occamid.bands.ensemble import HORIZONS, Ensemble
+from occamid.bands.calibration import HORIZONS, held_back_inflation
+from occamid.bands.ensemble import Ensemble
 from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
@@ -85,7 +85,8 @@ def judge(
         if PATIENCE <= number + 1 < len(held):
             _give_up(left, spread)
     if not _most(hearings):
-        return _by_criterion(records, tried, options, progress, checkpoints)
+        why = next((h.failed for h in hearings.values() if h.failed), "the records are too short")
+        return _by_criterion(records, tried, options, why, progress, checkpoints)
     heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
     trials = _trials(tried, heard, hearings, spread)
     chosen, grounds = choose(tried, trials, _pieces(heard, spread))
@@ -101,6 +102,8 @@ def _most(hearings: dict[str, Hearing]) -> int:
 
 def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"]) -> None:
     """Mark families that are far behind the best of those heard as often."""
+    if not _most(hearings):  # no fold could be judged so far: another may
+        return
     heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
     errors = {name: _mean(piece) for name, piece in _pieces(heard, spread).items()}
     for name, hearing in hearings.items():
@@ -134,43 +137,56 @@ def _hear(
             if name not in own:
                 raise DataError(missing)
             model = shop.model(own[name], bar)
-            runs[name] = (model, [_miss(model, part) for part in fold.parts])
+            misses = [_miss(model, part) for part in fold.parts]
+            if not any(map(len, misses)):
+                raise DataError("held-back rows are fewer than the lags")
+            runs[name] = (model, misses)
         except DataError as error:  # too short for these lags, or no model was usable
             hearing.failed = f"{where}: {error}"
         hearing.seconds += time.perf_counter() - began
-    _write_down(fold, runs, hearings)
+    _write_down(fold, where, runs, hearings)
 
 
 def _write_down(
-    fold: Fold, runs: dict[str, tuple[Ensemble, list[Array]]], hearings: dict[str, Hearing]
+    fold: Fold,
+    where: str,
+    runs: dict[str, tuple[Ensemble, list[Array]]],
+    hearings: dict[str, Hearing],
 ) -> None:
     """Errors of all families over the same rows, in pieces."""
-    first = [
-        max((len(part.record) - len(miss[k]) for _, miss in runs.values()), default=0)
-        for k, part in enumerate(fold.parts)
+    common = [
+        min((len(misses[k]) for _, misses in runs.values()), default=0)
+        for k in range(len(fold.parts))
     ]
-    for name, (model, errors) in runs.items():
+    for name, (model, misses) in runs.items():
         hearing = hearings[name]
+        if not any(common):
+            hearing.failed = f"{where}: no held-back rows that every family can be judged on"
+            continue
         hearing.models.append((model, fold.parts))
-        for part, miss, start in zip(fold.parts, errors, first, strict=True):
-            rest = miss[len(miss) - (len(part.record) - start) :]
-            if len(rest) < 2:
+        for miss, count in zip(misses, common, strict=True):
+            if not count:
                 continue
+            rest = miss[len(miss) - count :]
             pieces = np.array_split(rest, max(1, min(PIECES, len(rest) // SHORTEST_PIECE)))
             hearing.squares.append(np.stack([np.mean(p**2, axis=0) for p in pieces]))
             hearing.rows.append(np.array([len(p) for p in pieces], dtype=float))
 
 
 def first_known(model: Ensemble, part: Part) -> int:
-    """How many outputs of a held-back part a model may know: the history, or its own window."""
-    return part.known if part.known >= model.start else model.start
+    """How many outputs of a held-back part a model may know: the history, or its own window.
+
+    All of them where fewer than two would be left: such a part says nothing about the model.
+    """
+    known = max(part.known, model.start)
+    return known if known + 2 <= len(part.record) else len(part.record)
 
 
 def _miss(model: Ensemble, part: Part) -> Float[Array, "T ny"]:
-    """Errors of the free run through a held-back part, after what it may know."""
+    """Errors of the free run through a held-back part after what it may know, perhaps none."""
     known = first_known(model, part)
-    if known >= len(part.record):
-        raise DataError(f"{len(part.record)} held-back rows are fewer than the lags")
+    if known == len(part.record):
+        return np.zeros((0, part.record.y.shape[1]))
     with np.errstate(all="ignore"):
         miss = (model.free_run(part.record.u, part.record.y[:known]) - part.record.y)[known:]
     worst = WORST_ERROR * model.first.scaling.y_std
@@ -265,6 +281,7 @@ def _by_criterion(
     records: tuple[Record, ...],
     tried: Sequence[Family],
     options: Options,
+    why: str,
     progress: Callable[[str], Callable[[Any], None] | None],
     checkpoints: Checkpoints | None,
 ) -> Judgement:
@@ -289,7 +306,7 @@ def _by_criterion(
         raise DataError(f"no family can be fitted to these records ({trials[0].failed})")
     chosen = min(scores, key=lambda name: scores[name])
     grounds = (
-        "the records are too short to hold anything back; "
+        f"nothing could be held back ({why}); "
         f"{chosen} has the smallest BIC on the estimation data itself"
     )
     return Judgement(tuple(trials), chosen, grounds, {})
@@ -319,6 +336,8 @@ def calibrated(model: Ensemble, hearing: Hearing) -> Ensemble:
     for other, parts in hearing.models:
         for part in parts:
             known = first_known(other, part)
+            if known == len(part.record):
+                continue
             runs = [*(other.predict(part.record, h) for h in HORIZONS[:-1])]
             runs.append(other.simulate(part.record, known))
             for kept, run in zip(scores, runs, strict=True):
