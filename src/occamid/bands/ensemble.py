@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from occamid.assessment.run import Run
 from occamid.bands import modelfile
+from occamid.bands.calibration import HORIZONS
 from occamid.bands.initial import past_inputs
 from occamid.bands.linearised import linearised
 from occamid.bands.mixture import Feedback, Mixture, weighted_median
@@ -29,7 +30,6 @@ from occamid.training.model import Model, columns
 
 Array = np.ndarray
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
-HORIZONS = (1, 10, 100)  # steps ahead with an inflation of their own; a free run is the last
 
 
 class DivergedWarning(UserWarning):
@@ -41,9 +41,9 @@ class Ensemble:
     """A weighted mixture of Laplace posteriors in one common small network.
 
     ``inflation`` widens the bands of each output (1: as the posterior says) by what held-back
-    data ask for, one row for each of :data:`HORIZONS`.  ``feedback`` is where the noise enters
-    unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none`` (added
-    to the output only) for models refined in free run.
+    data ask for, one row for each of ``calibration.HORIZONS``.  ``feedback`` is where the noise
+    enters unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none``
+    (added to the output only) for models refined in free run.
     """
 
     posteriors: tuple[Posterior, ...]
@@ -194,7 +194,7 @@ class Ensemble:
         return weighted_median(runs, self.weights)
 
     def inflation_at(self, horizon: int) -> Float[Array, " ny"]:
-        """The factor on the bands so many steps ahead, between those of :data:`HORIZONS`."""
+        """The factor on the bands so many steps ahead, between those of ``HORIZONS``."""
         at = np.log(min(horizon, HORIZONS[-1]))
         logs = [np.interp(at, np.log(HORIZONS), column) for column in np.log(self.inflation).T]
         return np.exp(logs)
