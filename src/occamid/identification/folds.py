@@ -52,7 +52,8 @@ def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
     turns = min(count, len(records))
     found = []
     for turn in range(turns if turns > 1 else 0):
-        held, left = [], []
+        held: list[Record] = []
+        left: list[Record] = []
         for k, record in enumerate(records):
             (held if k % turns == turn else left).append(record)
         if 3 * rows_of(left) < 2 * rows_of(records):

@@ -367,8 +367,7 @@ def learning_gain(
 def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     """The model with bands as wide as errors on held-back data ask for, by horizon.
 
-    ``gain`` is what more data brings; it says nothing about noise, so a band is never made
-    narrower by it than the errors of one step ahead ask for.
+    ``gain`` is what more data brings; it makes no band narrower than the posterior says.
     """
     scores: list[list[Array]] = [[] for _ in HORIZONS]
     for other, fold in hearing.models:
