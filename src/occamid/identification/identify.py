@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from occamid.bands.ensemble import Ensemble, widen_to_residuals
+from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
@@ -21,6 +22,7 @@ from occamid.identification.families import Family, families
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import Hearing, Trial, calibrated, expected, judge
+from occamid.networks.flat import size
 from occamid.training.batch import Batch
 
 PIECES = 5  # of which very long records are trained on
@@ -73,7 +75,8 @@ def identify(
             :class:`Options`.
     """
     options = Options(**((options.given() if options else {}) | changes))
-    data = thin(as_records(records), options.budget.rows)
+    whole = as_records(records)
+    data = thin(whole, options.budget.rows)
     tried = families(options, data)
     clock = Clock(progress, len(tried) * options.budget.folds)
     judgement = judge(data, options, clock.sub, checkpoints)
@@ -85,12 +88,15 @@ def identify(
     model = calibrated(model, hearing) if hearing else widen_to_residuals(model, data)
     error, low, high = _expected(model, hearing)
     clock.finish()
+    batch = None if family.settings is None else shop.batch(family.settings)
+    model = nearest_member(model, data) if options.single else model
+    candidates = size(batch.network if batch else model.network)
     return Fit(
-        model=nearest_member(model, data) if options.single else model,
+        model=replace(model, tail=tail_of(whole, model.start), candidates=candidates),
         family=family,
         trials=judgement.trials,
         grounds=judgement.grounds,
-        batch=None if family.settings is None else shop.batch(family.settings),
+        batch=batch,
         records=data,
         options=options,
         expected_rmse=tuple(error.tolist()),
