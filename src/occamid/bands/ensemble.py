@@ -19,7 +19,6 @@ from occamid.bands.mixture import Feedback, Mixture, weighted_median
 from occamid.bands.monte_carlo import Sampling, ahead_distribution, free_run_distribution
 from occamid.bands.posterior import Method, Posterior, fit_posterior
 from occamid.bands.start import Before, Initial, Tail, before, tail_of
-from occamid.bands.units import DivergedWarning as DivergedWarning
 from occamid.bands.units import in_user_units
 from occamid.data.record import Record, as_record, as_records
 from occamid.data.windows import Terms, windows

@@ -11,11 +11,13 @@ from occamid.bands.mixture import Feedback, Mixture
 from occamid.bands.steady import steady_state
 from occamid.data.record import Record
 from occamid.errors import DataError, check_choice
+from occamid.networks import MLP
 from occamid.training.model import Model
 
 Array = np.ndarray
 Initial = Literal["last", "steady"] | Record
 Tail = tuple[Float[Array, "n nu"], Float[Array, "n ny"]]
+WARM_UP = 200  # rows at rest on which hidden states come to rest, too
 SHORTEST_TAIL = 100  # rows that are kept of the estimation data's end: a state warms up on them
 
 
@@ -51,7 +53,8 @@ def before(
     if initial == "last":
         assert tail is not None
         return Before(tail[1], tail[0])
-    scaling, rows = like.scaling, max(1, like.start)
+    scaling = like.scaling
+    rows = max(1, like.start) + (0 if isinstance(like.network, MLP) else WARM_UP)
     at = scaling.apply_u(u[:1])[0]
     rest = steady_state(like.network, like.terms, mixture, at, feedback)
     y = np.tile(scaling.undo_y(rest.y), (rows, 1))

@@ -22,6 +22,7 @@ from occamid.files.folder import rewrite
 from occamid.files.plain import plain
 from occamid.reporting import runs
 from occamid.reporting.page import render
+from occamid.reporting.structure import size
 
 
 def inspect(run: Path, as_json: bool) -> None:
@@ -46,10 +47,7 @@ def _content(ensemble: Ensemble, best: Posterior, linear: Transfer | None) -> di
     """Everything, for other programs."""
     found = {
         "members": len(ensemble.weights),
-        "parameters": ensemble.parameters,
-        "parameters_in_all": ensemble.parameters_in_all,
-        "candidates": ensemble.candidates,
-        "sparsity": ensemble.sparsity,
+        **size(ensemble),
         "regressors": best.regressor_evidence(),
         "weights": [row._asdict() for row in best.table()],
     }

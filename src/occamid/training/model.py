@@ -18,7 +18,6 @@ from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms, Windows, windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Network, is_matrix, simulate
-from occamid.networks.flat import size
 from occamid.training.curvature import CURVATURES
 from occamid.training.stepping import Stepper
 
@@ -61,9 +60,10 @@ class Model:
 
     @property
     def sparsity(self) -> float:
-        """Share of the network's parameters, weights and biases, that are pruned."""
-        total = size(self.network)
-        return 1.0 - self.parameters / total if total else 1.0
+        """Share of the matrices' weights that are pruned, biases not counted: the paper's."""
+        masks = self._masks()
+        total = sum(mask.size for mask in masks.values())
+        return 1.0 - sum(int(mask.sum()) for mask in masks.values()) / total if total else 1.0
 
     @property
     def parameters(self) -> int:
