@@ -86,8 +86,9 @@ def test_one_number_of_parameters_and_one_share_pruned(run: Runner) -> None:
     """In inspect, the report, its tiles, the summary and compare."""
     case = one_channel()
     model: Ensemble = case.model
-    members = sorted(np.count_nonzero(np.concatenate([np.ravel(v) for v in p.model.weights.values()]))
-                     for p in model.posteriors)  # fmt: skip
+    weights = [np.concatenate([np.ravel(v) for v in p.model.weights.values()])
+               for p in model.posteriors]  # fmt: skip
+    members = sorted(map(np.count_nonzero, weights))
     median, total = int(members[(len(members) - 1) // 2]), int(sum(members))
     candidates = sum(int(np.prod(s.shape)) for s in case.batch.network.specs().values())
     share = 1 - median / candidates

@@ -12,7 +12,8 @@ import pytest
 
 from occamid.cli.shared import neutral
 
-HEAVY = ["jax", "numpy", "scipy", "pandas", "plotly", "pydantic", "safetensors", "optax", "jinja2"]
+# Not pydantic: recent versions of Typer import it themselves.
+HEAVY = ["jax", "numpy", "scipy", "pandas", "plotly", "safetensors", "optax", "jinja2"]
 PROGRAM = f"""
 import json, sys
 from occamid import cli

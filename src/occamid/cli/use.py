@@ -5,6 +5,8 @@ What can be refused is refused here, before anything heavy is imported.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +17,7 @@ from occamid.cli import arguments as a
 from occamid.cli.shared import require_files
 from occamid.errors import FileError, SettingsError
 from occamid.files.atomic import check_new_file
-from occamid.files.manifest import model_file
+from occamid.files.manifest import CONTENT, current, model_file
 
 
 def require_models(runs: Sequence[Path]) -> None:
@@ -140,6 +142,11 @@ def report(
     as_json: a.Result = False,
 ) -> None:
     """Write the report of a run again: one HTML file that opens without a network."""
+    if not os.path.lexists(current(run, CONTENT)):
+        raise FileError(
+            f"{run / CONTENT} cannot be read ({os.strerror(errno.ENOENT)}); is {run} a run folder?"
+        )
+
     from occamid.cli import inspection  # heavy
 
     inspection.report(run, out, force, as_json)

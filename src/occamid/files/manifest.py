@@ -9,7 +9,7 @@ from hashlib import file_digest
 from pathlib import Path
 
 LIST = "run.json"
-MODEL = "model.safetensors"
+MODEL, CONTENT = "model.safetensors", "report.json"
 NEXT = ".occamid-next"  # in a run folder: the files of the next run that are still to be moved
 DIGITS = 64  # of a SHA-256 in hexadecimal
 

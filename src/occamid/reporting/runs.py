@@ -26,7 +26,7 @@ from occamid.training.batch import Batch
 from occamid.training.train import provenance
 
 SETTINGS, SUMMARY, WEIGHTS = "settings.toml", "result.json", "weights.safetensors"
-CONTENT, PAGE = "report.json", "report.html"
+CONTENT, PAGE = manifest.CONTENT, "report.html"
 MOST_ROWS = 10_000  # of a test record that are judged and drawn
 
 
