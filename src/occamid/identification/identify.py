@@ -8,12 +8,13 @@ held-back errors ask for.  The test record of a user is never seen here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from occamid.bands.ensemble import Ensemble, widen_to_residuals
+from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
@@ -22,6 +23,7 @@ from occamid.identification.folds import piece, rows_of
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import CURVE, Trial, calibrated, expected, judge, learning_gain
+from occamid.networks.flat import size
 from occamid.training.batch import Batch
 
 PIECES = 5  # of which very long records are trained on
@@ -74,7 +76,8 @@ def identify(
             :class:`Options`.
     """
     options = Options(**((options.given() if options else {}) | changes))
-    data = thin(as_records(records), options.budget.rows)
+    whole = as_records(records)
+    data = thin(whole, options.budget.rows)
     tried = families(options, data)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     judgement = judge(data, options, clock.sub, checkpoints)
@@ -91,12 +94,15 @@ def identify(
         model = widen_to_residuals(model, data)
         error = low = high = np.full(model.inflation.shape[1], np.nan)
     clock.finish()
+    batch = None if family.settings is None else shop.batch(family.settings)
+    model = nearest_member(model, data) if options.single else model
+    candidates = size(batch.network if batch else model.network)
     return Fit(
-        model=nearest_member(model, data) if options.single else model,
+        model=replace(model, tail=tail_of(whole, model.start), candidates=candidates),
         family=family,
         trials=judgement.trials,
         grounds=judgement.grounds,
-        batch=None if family.settings is None else shop.batch(family.settings),
+        batch=batch,
         records=data,
         options=options,
         expected_rmse=tuple(error.tolist()),
