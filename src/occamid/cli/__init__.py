@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import typer
 
-from occamid.cli import bench, records, use
+from occamid.cli import bench, export, records, use
 from occamid.cli import identify as train
 from occamid.errors import OccamidError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command()(train.identify)
 for command in (use.simulate, use.predict, use.compare, use.inspect, use.report):
     app.command()(command)
+app.command()(export.export)
 app.add_typer(records.app, name="data")
 app.add_typer(bench.app, name="benchmark")
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
