@@ -12,13 +12,14 @@ from typing import Any
 
 from occamid.bands.ensemble import Ensemble
 from occamid.errors import SettingsError, check_choice
-from occamid.export import c, casadi, folder, onnx, plainjson
+from occamid.export import c, casadi, fmu, folder, onnx, plainjson
 from occamid.export.description import Description, describe
 from occamid.training.model import Model
 
 FORMATS: dict[str, Callable[..., Mapping[str, str | bytes]]] = {
     "c": c.files,
     "onnx": onnx.files,
+    "fmu": fmu.files,
     "casadi": casadi.files,
     "json": plainjson.files,
 }
@@ -26,6 +27,7 @@ FORMATS: dict[str, Callable[..., Mapping[str, str | bytes]]] = {
 OPTIONS: dict[str, tuple[str, ...]] = {
     "c": ("precision", "jacobian"),
     "onnx": ("precision",),
+    "fmu": ("precision", "binary"),
     "casadi": (),
     "json": (),
 }
