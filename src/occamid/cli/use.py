@@ -18,8 +18,10 @@ from occamid import reporting as pages
 from occamid.assessment.metrics import rmse
 from occamid.bands import modelfile
 from occamid.bands.ensemble import Ensemble
+from occamid.bands.linear import linearise
 from occamid.bands.monte_carlo import Distribution
-from occamid.cli.shared import console, listed, say
+from occamid.bands.responses import responses
+from occamid.cli.shared import console, listed, numbers, say
 from occamid.data.record import Record
 from occamid.errors import DataError, FileError, SettingsError
 from occamid.files.atomic import replace_file
@@ -213,9 +215,21 @@ def compare(
     console.print(table)
 
 
-def inspect(run: Run, as_json: Json = False) -> None:
+def inspect(
+    run: Run,
+    linear: Annotated[
+        bool, typer.Option("--linear", help="The linear model at an operating point instead.")
+    ] = False,
+    at: Annotated[
+        str | None, typer.Option(help="Inputs of the operating point: 3.4,0; default: their mean.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """What a model is made of: regressors with their evidence, sparsity, settings, provenance."""
     ensemble = runs.load(run)
+    if linear or at is not None:
+        _inspect_linear(ensemble, numbers(at, float, "at"), as_json)
+        return
     about = modelfile.read_about(runs.model_file(run))
     best = max(ensemble.posteriors, key=lambda p: p.log_evidence)
     rows = [r._asdict() for r in best.table()]
@@ -248,6 +262,50 @@ def inspect(run: Run, as_json: Json = False) -> None:
         say(f"{name}: {share:.1%} pruned")
     for part, values in about.items():
         say(f"{part}: {json.dumps(values)}")
+
+
+def _inspect_linear(ensemble: Ensemble, at: tuple[float, ...] | None, as_json: bool) -> None:
+    """Operating point, poles, time constants and gain of the leading member, gains with bands."""
+    u0 = None if at is None else np.array(at)
+    found = linearise(ensemble, u0)
+    try:
+        band = responses(ensemble, u0, samples=2)
+        std, left_out = band.gain.std.tolist(), band.left_out
+    except DataError:  # unstable throughout: said below
+        std, left_out = None, 1.0
+    facts: dict[str, Any] = {
+        "u0": dict(zip(found.input_names, found.u0.tolist(), strict=True)),
+        "y0": dict(zip(found.output_names, found.y0.tolist(), strict=True)),
+        "stable": found.stable,
+        "poles": [[float(p.real), float(p.imag)] for p in found.poles],
+        "time_constants": found.time_constants.tolist(),
+        "gain": found.gain.tolist(),
+        "gain_std": std,
+        "left_out": left_out,
+        **{letter: getattr(found, letter).tolist() for letter in "ABCD"},
+    }
+    if as_json:
+        print(json.dumps(plain(facts)))
+        return
+    for what in ("u0", "y0"):
+        said = ", ".join(f"{n} = {v:.5g}" for n, v in facts[what].items())
+        say(f"{'inputs' if what == 'u0' else 'outputs'} at rest: {said}")
+    say("stable there" if found.stable else "UNSTABLE there: it does not stay at rest")
+    table = Table(title="poles, slowest first", title_justify="left")
+    for heading in ("pole", "magnitude", "time constant [s]"):
+        table.add_column(heading)
+    for p, tau in zip(found.poles[:12], found.time_constants[:12], strict=True):
+        spelled = f"{p.real:.5f}" + (
+            f" {'+' if p.imag > 0 else '-'} {abs(p.imag):.5f}i" if p.imag else ""
+        )
+        table.add_row(spelled, f"{abs(p):.5f}", f"{tau:.4g}")
+    console.print(table)
+    for k, output in enumerate(found.output_names):
+        for j, name in enumerate(found.input_names):
+            doubt = "" if std is None else f", ± {std[k][j]:.2g} over the ensemble"
+            say(f"gain of {output} over {name}: {found.gain[k, j]:.5g}{doubt}")
+    if left_out > 1e-9:
+        say(f"{left_out:.0%} of the ensemble has no stable operating point there")
 
 
 def report(

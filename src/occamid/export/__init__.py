@@ -12,7 +12,7 @@ from typing import Any
 
 from occamid.bands.ensemble import Ensemble
 from occamid.errors import SettingsError, check_choice
-from occamid.export import c, casadi, fmu, folder, onnx, plainjson
+from occamid.export import c, casadi, fmu, folder, onnx, plainjson, st
 from occamid.export.description import Description, describe
 from occamid.training.model import Model
 
@@ -20,6 +20,7 @@ FORMATS: dict[str, Callable[..., Mapping[str, str | bytes]]] = {
     "c": c.files,
     "onnx": onnx.files,
     "fmu": fmu.files,
+    "st": st.files,
     "casadi": casadi.files,
     "json": plainjson.files,
 }
@@ -28,6 +29,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "c": ("precision", "jacobian"),
     "onnx": ("precision",),
     "fmu": ("precision", "binary"),
+    "st": ("precision",),
     "casadi": (),
     "json": (),
 }

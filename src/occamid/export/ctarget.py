@@ -25,9 +25,8 @@ class Value:
 
 
 def literal(value: float, single: bool) -> str:
-    """A number with all its digits, never an integer."""
-    text = f"{np.float32(value) if single else value:.{9 if single else 17}g}"
-    text = text if any(c in text for c in ".en") else f"{text}.0"
+    """The shortest number that reads back the same, never an integer."""
+    text = str(np.float32(value)) if single else repr(float(value))
     return f"{text}f" if single else text
 
 

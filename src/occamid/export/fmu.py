@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from importlib.metadata import version
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,7 +106,7 @@ def context(d: Description, word: str, name: str, code: str) -> dict[str, Any]:
     return {
         "name": word,
         "model_name": xml(name)[:200],
-        "version": c.version("occamid"),
+        "version": version("occamid"),
         "token": f"{{{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}}}",
         "sampling_time": repr(d.sampling_time),
         "variables": variables,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Literal
@@ -215,10 +216,8 @@ def _recursion(
 
 
 def _metadata(d: Description, name: str) -> dict[str, str]:
-    import json
-
     return {
-        "name": name,
+        "name": name.encode("utf-8", "replace").decode("utf-8"),
         "inputs": json.dumps(d.input_names),
         "outputs": json.dumps(d.output_names),
         "state": json.dumps(d.state_names()),
