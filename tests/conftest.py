@@ -1,6 +1,5 @@
 """Compiled programs are kept between runs; double precision where a test asks for it."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from occamid.data import benchmarks
+from occamid_benchmarks import registry
+from tests.support.real import real_data
 
 CACHE = Path(__file__).parent.parent / ".jax_cache"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
@@ -31,23 +31,22 @@ def x64() -> Iterator[None]:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Small matrices: on a busy machine two BLAS threads are ten times slower than one."""
+    with pytest.importorskip("threadpoolctl").threadpool_limits(1):
+        yield
+
+
+@pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def real_data(name: str) -> benchmarks.Data:
-    """A real benchmark in the paper's split, or skip and say so."""
-    folder = os.environ.get(benchmarks.VARIABLE)
-    if not folder or not (Path(folder) / benchmarks.get(name).file).exists():
-        pytest.skip(f"needs the real {name} record; set {benchmarks.VARIABLE} to its folder")
-    return benchmarks.load(name)
-
-
 @pytest.fixture
-def real_hairdryer() -> benchmarks.Data:
+def real_hairdryer() -> registry.Data:
     return real_data("hairdryer")
 
 
 @pytest.fixture
-def real_drives() -> benchmarks.Data:
+def real_drives() -> registry.Data:
     return real_data("coupled-drives")

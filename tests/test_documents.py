@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from occamid.benchmark import table
+from occamid_benchmarks.tables.document import document
 
 ROOT = Path(__file__).parent.parent
 
 
 def test_results_are_what_the_table_command_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    assert (ROOT / "docs/results.md").read_text("utf-8") == table.document(
-        Path("benchmarks/results")
-    )
+    assert (ROOT / "docs/results.md").read_text("utf-8") == document(Path("benchmarks/results"))
 
 
 @pytest.mark.parametrize("name", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])

@@ -1,44 +1,69 @@
-"""Small neural models of dynamic systems.
+"""Small neural models of dynamic systems, from logged inputs and outputs, with bands.
 
-Data flows one way: record → regressors → networks → simulate → sparse loop → model → result →
-driver → posterior → predictive, linearised → ensemble → refine → auto → calibration → modelfile,
-store, figures → report → estimator → command line.
+Data flows one way: **data** (records) and **reading** (people's files) → **networks** →
+**training** (the paper's Algorithm 1, refinement in free run) → **bands** (posteriors, ensembles) →
+**identification** (which family, chosen on held-back data) → **reporting** → the command line.
+
+    records = occamid.read("log.csv", inputs=["pump"], outputs=["level"])
+    train, test = records[0].split(0.7)
+    fit = occamid.identify(train)
+    run = fit.model.simulate(test)
+
+Names below are imported when they are first used, so that ``import occamid`` is quick.
 """
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from occamid.assessment.metrics import fit_percent, rmse
-from occamid.bands.calibration import identify_with_bands
-from occamid.bands.ensemble import Ensemble, combine, ensemble_of
-from occamid.bands.modelfile import load_ensemble as load
-from occamid.bands.modelfile import save_ensemble as save
-from occamid.bands.monte_carlo import Distribution
-from occamid.bands.posterior import Posterior, fit_posterior
-from occamid.data.record import Record
-from occamid.errors import DataError, FileError, OccamidError, SettingsError
-from occamid.identification.families import Plan
-from occamid.identification.identify import Automatic, identify_auto
-from occamid.reading.files import read_records
-from occamid.training.batch import Index, Result, Row
-from occamid.training.model import Model
-from occamid.training.settings import Settings
-from occamid.training.train import Progress, identify
+if TYPE_CHECKING:
+    from occamid.assessment.metrics import fit_percent, rmse
+    from occamid.assessment.run import Run
+    from occamid.bands.ensemble import Ensemble, combine, ensemble_of, load
+    from occamid.bands.posterior import Posterior, fit_posterior
+    from occamid.data.record import Record
+    from occamid.errors import DataError, FileError, OccamidError, SettingsError
+    from occamid.identification.estimator import SparseNARX
+    from occamid.identification.identify import Fit, identify
+    from occamid.identification.options import Options
+    from occamid.reading.files import read
+    from occamid.reporting.report import report
+    from occamid.training.batch import Batch, Index
+    from occamid.training.model import Model
+    from occamid.training.settings import Settings
+    from occamid.training.train import train
+
+_HOMES = {
+    "occamid.assessment.metrics": ("fit_percent", "rmse"),
+    "occamid.assessment.run": ("Run",),
+    "occamid.bands.ensemble": ("Ensemble", "combine", "ensemble_of", "load"),
+    "occamid.bands.posterior": ("Posterior", "fit_posterior"),
+    "occamid.data.record": ("Record",),
+    "occamid.errors": ("DataError", "FileError", "OccamidError", "SettingsError"),
+    "occamid.identification.estimator": ("SparseNARX",),
+    "occamid.identification.identify": ("Fit", "identify"),
+    "occamid.identification.options": ("Options",),
+    "occamid.reading.files": ("read",),
+    "occamid.reporting.report": ("report",),
+    "occamid.training.batch": ("Batch", "Index"),
+    "occamid.training.model": ("Model",),
+    "occamid.training.settings": ("Settings",),
+    "occamid.training.train": ("train",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Automatic",
+    "Batch",
     "DataError",
-    "Distribution",
     "Ensemble",
     "FileError",
+    "Fit",
     "Index",
     "Model",
     "OccamidError",
-    "Plan",
+    "Options",
     "Posterior",
-    "Progress",
     "Record",
-    "Result",
-    "Row",
+    "Run",
     "Settings",
     "SettingsError",
     "SparseNARX",
@@ -47,19 +72,20 @@ __all__ = [
     "fit_percent",
     "fit_posterior",
     "identify",
-    "identify_auto",
-    "identify_with_bands",
     "load",
-    "read_records",
+    "read",
+    "report",
     "rmse",
-    "save",
+    "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The estimator on demand: importing occamid does not import scikit-learn."""
-    if name == "SparseNARX":
-        from occamid.identification.estimator import SparseNARX
+    """A public name, from its home."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'occamid' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
 
-        return SparseNARX
-    raise AttributeError(f"module 'occamid' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

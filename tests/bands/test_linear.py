@@ -12,7 +12,7 @@ from occamid.bands.ensemble import Ensemble, combine
 from occamid.bands.linear import linearise, linearise_members
 from occamid.bands.responses import responses, static_curve
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Regressors
+from occamid.data.windows import Terms
 from occamid.errors import SettingsError
 from occamid.networks import MLP
 from occamid.networks.flat import flatten, unflatten
@@ -29,8 +29,9 @@ CASES = {
 def known() -> Model:
     """``y(t) = 1.5 y(t−1) − 0.7 y(t−2) + 0.5 u(t−3)`` behind a scaling."""
     network = MLP(3, (), 1, "identity", False)
-    r = Regressors(((0, 3),), ((0, 2), (0, 1)), ("u",), ("y",))
-    scaling = Scaling(np.array([2.0]), np.array([4.0]), np.array([10.0]), np.array([0.5]))
+    r = Terms(((0, 3),), ((0, 2), (0, 1)), ("u",), ("y",))
+    values = (2.0, 4.0, 10.0, 0.5, 4.0, 10.0, 0.5)
+    scaling = Scaling(*(np.array([v]) for v in values))
     weights = {"layer0.W": np.array([[0.5 * 4 / 0.5, -0.7, 1.5]])}
     return Model(network, r, scaling, weights, start=3, sampling_time=0.1)
 

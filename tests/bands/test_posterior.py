@@ -15,7 +15,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import DotProduct
 from sklearn.linear_model import ARDRegression, Ridge
 
-from occamid import Index, Model, Posterior, Record, SettingsError, fit_posterior, identify
+from occamid import Index, Model, Posterior, Record, SettingsError, fit_posterior, train
 from occamid.bands.posterior import BIAS_WIDTH, METHODS, Method, _cholesky
 from occamid.data.twins import mass_spring_damper
 from occamid.errors import DataError
@@ -48,7 +48,7 @@ def make(kind: str) -> Case:
     if kind == "two-outputs":
         twin = mass_spring_damper(0, samples=100)
         records = [twin.estimation, twin.test[:60]]
-    model = identify(records, settings).model(Index(0, 1, 1))
+    model = train(records, settings).model(Index(0, 1, 1))
     if kind == "lstm":
         name = "lstm0.W_if"
         W = model.weights[name].copy()
@@ -74,12 +74,12 @@ def mlp() -> Case:
 
 
 def rows_of(model: Model, record: Record) -> tuple[np.ndarray, np.ndarray]:
-    """Regressors and targets of one record in scaled units, by a loop over the terms."""
+    """Terms and targets of one record in scaled units, by a loop over the terms."""
     s = model.scaling
     u, y = (record.u - s.u_offset) / s.u_scale, (record.y - s.y_offset) / s.y_scale
     z = [
-        [u[t - lag, c] for c, lag in model.regressors_in.inputs]
-        + [y[t - lag, c] for c, lag in model.regressors_in.outputs]
+        [u[t - lag, c] for c, lag in model.terms.inputs]
+        + [y[t - lag, c] for c, lag in model.terms.outputs]
         for t in range(model.start, len(record))
     ]
     return np.array(z), y[model.start :]
@@ -320,7 +320,7 @@ def test_diagonal_is_the_recursive_curvature(kind: str) -> None:
     assert found.factor.ndim == 1
     np.testing.assert_allclose(found.factor**2, variances, rtol=1e-9)
     np.testing.assert_array_equal(found.covariance, np.diag(found.factor**2))
-    residual = np.concatenate([(r.y - small.predict(r))[small.start :] for r in case.records])
+    residual = np.concatenate([(r.y - small.predict(r).mean)[small.start :] for r in case.records])
     gamma = np.sum(1 - variances / found.widths)
     assert found.noise_variance[0] == pytest.approx(
         np.sum(residual**2) / scale / (len(residual) - gamma), rel=1e-4
@@ -386,7 +386,7 @@ def test_table_names_weights_and_regressors(mlp: Case) -> None:
     found = fit_posterior(mlp.model, mlp.records, "full")
     table = found.table()
     names = ("u[t-3]", "u[t-2]", "u[t-1]", "u[t]", "y[t-2]", "y[t-1]")
-    assert mlp.model.regressors_in.names == names
+    assert mlp.model.terms.names == names
     W0 = mlp.model.weights["layer0.W"]
     expected = [
         (f"layer0.W[{row},{column - 1}]", names[column], W0[unit, column])
@@ -407,7 +407,7 @@ def test_table_names_weights_and_regressors(mlp: Case) -> None:
 def test_table_of_an_lstm_reads_regressors_in_every_gate() -> None:
     case = make("lstm")
     found = fit_posterior(case.model, case.records, "diagonal")
-    names = found.model.regressors_in.names
+    names = found.model.terms.names
     for row in found.table():
         reads = row.name.startswith("lstm0.W_i")
         column = int(row.name.split(",")[-1].rstrip("]")) if "," in row.name else 0

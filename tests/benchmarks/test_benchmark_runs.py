@@ -11,12 +11,19 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from occamid import Index, SettingsError, baselines, identify
-from occamid.benchmark import rows, versus
-from occamid.benchmark import run as running
-from occamid.benchmark.rows import RECORDS, WARNING, Experiment, Quoted, experiment, experiments
-from occamid.data import benchmarks
-from occamid.data.benchmarks import Data
+from occamid import Index, SettingsError, train
+from occamid_benchmarks import registry, reproduce
+from occamid_benchmarks.baselines import measure
+from occamid_benchmarks.baselines.grid import BASELINES
+from occamid_benchmarks.experiments import (
+    WARNING,
+    Experiment,
+    Protocol,
+    Quoted,
+    experiment,
+    experiments,
+)
+from occamid_benchmarks.registry import Data
 from tests.support import bench_cases
 from tests.support.bench_cases import N_INIT, TINY
 
@@ -27,20 +34,21 @@ KEYS = {
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, running.Outcome]:
+def outcomes() -> dict[str, reproduce.Outcome]:
     """One training for each protocol on the stand-in."""
-    e, protocols = bench_cases.row(), get_args(rows.Protocol)
+    e, protocols = bench_cases.row(), get_args(Protocol)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "load", lambda record, protocol: bench_cases.data())
-        return {p: running.run(e, p, e.settings) for p in protocols}
+        patch.setattr(reproduce, "load", lambda record, protocol: bench_cases.data())
+        return {p: reproduce.run(e, p, e.settings) for p in protocols}
 
 
 # --- the rows -----------------------------------------------------------------------------------
 
 
 def test_ten_rows_in_the_order_of_the_paper() -> None:
-    assert list(experiments()) == [f"{r}-{n}" for r in RECORDS for n in ("mlp", "lstm")]
-    assert set(RECORDS) == set(benchmarks.BENCHMARKS)
+    assert list(experiments()) == [
+        f"{record}-{network}" for record in registry.BENCHMARKS for network in ("mlp", "lstm")
+    ]
     for name, e in experiments().items():
         assert (e.name, e.record) == (name, name.rsplit("-", 1)[0])
         assert e.settings.network == name.rsplit("-", 1)[1]
@@ -69,7 +77,7 @@ def test_an_unknown_experiment() -> None:
 
 @pytest.mark.parametrize("protocol", ["paper", "honest"])
 def test_errors_are_those_of_the_simulations(
-    protocol: str, outcomes: dict[str, running.Outcome]
+    protocol: str, outcomes: dict[str, reproduce.Outcome]
 ) -> None:
     """A plain loop: the whole record in the paper's protocol, else after the window."""
     outcome = outcomes[protocol]
@@ -79,7 +87,7 @@ def test_errors_are_those_of_the_simulations(
     for k, record in enumerate(bench_cases.data().test):
         for restart, cycle in np.ndindex(TINY.restarts, TINY.cycles):
             model = outcome.result.model(Index(0, restart, cycle))
-            run = model.simulate(record.u, record.y[:n_init])
+            run = model.free_run(record.u, record.y[:n_init])
             total = sum((run[t, 0] - record.y[t, 0]) ** 2 for t in range(skip, len(record)))
             expected = np.sqrt(total / (len(record) - skip))
             assert outcome.errors[k, restart, cycle] == pytest.approx(expected, rel=1e-4)
@@ -88,34 +96,34 @@ def test_errors_are_those_of_the_simulations(
 def test_a_run_that_diverges_counts_as_infinite() -> None:
     record = bench_cases.process(10, 0, "made")
     runs = np.stack([record.y, record.y + 1, np.full_like(record.y, np.nan), record.y * 1e300])
-    found = running.free_run_errors(runs, record, "paper", 3)
+    found = reproduce.free_run_errors(runs, record, "paper", 3)
     np.testing.assert_array_equal(found, [0, 1, np.inf, np.inf])
     early = record.y.copy()
     early[:4] += 7
-    assert running.free_run_errors(early, record, "honest", 4) == 0
-    assert running.free_run_errors(early, record, "honest", 3) > 0
-    assert running.free_run_errors(early, record, "paper", 4) > 0
+    assert reproduce.free_run_errors(early, record, "honest", 4) == 0
+    assert reproduce.free_run_errors(early, record, "honest", 3) > 0
+    assert reproduce.free_run_errors(early, record, "paper", 4) > 0
 
 
 def test_known_outputs() -> None:
     data = bench_cases.data()
-    assert running.known_outputs(data, "paper", 3) == 3
-    assert running.known_outputs(data, "honest", 3) == N_INIT
-    assert running.known_outputs(data, "honest", 9) == 9
-    assert running.known_outputs(data._replace(n_init=None), "honest", 3) == 3
+    assert reproduce.known_outputs(data, "paper", 3) == 3
+    assert reproduce.known_outputs(data, "honest", 3) == N_INIT
+    assert reproduce.known_outputs(data, "honest", 9) == 9
+    assert reproduce.known_outputs(data._replace(n_init=None), "honest", 3) == 3
 
 
 def test_the_splits_of_the_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmarks, "load", lambda *arguments: arguments)
-    assert tuple(running.load("glass-tube", "paper")) == ("glass-tube", "paper")
-    assert tuple(running.load("glass-tube", "honest")) == ("glass-tube", "official")
+    monkeypatch.setattr(registry, "load", lambda *arguments: arguments)
+    assert tuple(reproduce.load("glass-tube", "paper")) == ("glass-tube", "paper")
+    assert tuple(reproduce.load("glass-tube", "honest")) == ("glass-tube", "official")
 
 
-def changed_tests(outcome: running.Outcome, at: Index, after: int) -> Data:
+def changed_tests(outcome: reproduce.Outcome, at: Index, after: int) -> Data:
     """Test outputs that one model predicts perfectly after the first rows."""
     data, tests = bench_cases.data(), []
     for record in data.test:
-        run = outcome.result.model(at).simulate(record.u, record.y[:after])
+        run = outcome.result.model(at).free_run(record.u, record.y[:after])
         y = np.concatenate([record.y[:after], run[after:]])
         tests.append(record.__class__(u=record.u, y=y, sampling_time=0.08, name=record.name))
     return data._replace(test=tuple(tests))
@@ -123,17 +131,17 @@ def changed_tests(outcome: running.Outcome, at: Index, after: int) -> Data:
 
 @pytest.mark.parametrize("protocol", ["paper", "honest"])
 def test_only_the_paper_protocol_looks_at_the_test_outputs(
-    protocol: rows.Protocol, outcomes: dict[str, running.Outcome], monkeypatch: pytest.MonkeyPatch
+    protocol: Protocol, outcomes: dict[str, reproduce.Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Test records made so that another model fits them perfectly after the window."""
     outcome = outcomes[protocol]
     cycle = 0 if outcome.chosen.cycle else 1
     other = Index(0, (outcome.chosen.restart + 1) % TINY.restarts, cycle)
     made = changed_tests(outcome, other, outcome.n_init)
-    monkeypatch.setattr(running, "load", lambda *_: made)
-    again = running.run(outcome.experiment, protocol, outcome.experiment.settings)
+    monkeypatch.setattr(reproduce, "load", lambda *_: made)
+    again = reproduce.run(outcome.experiment, protocol, outcome.experiment.settings)
     assert not np.allclose(again.errors, outcome.errors)
-    before, after = running.report(outcome), running.report(again)
+    before, after = reproduce.report(outcome), reproduce.report(again)
     assert min(e[other.restart, other.cycle] for e in again.errors) < 1e-4
     if protocol == "paper":
         assert again.chosen == other
@@ -145,7 +153,7 @@ def test_only_the_paper_protocol_looks_at_the_test_outputs(
             assert after[key] == before[key]
 
 
-def with_errors(outcome: running.Outcome) -> running.Outcome:
+def with_errors(outcome: reproduce.Outcome) -> reproduce.Outcome:
     """Made errors: none is smallest where the score is, nor always in the same cycle."""
     scores = outcome.result.score[0]
     worse = np.argmin(scores, axis=-1)[:, None] == np.arange(TINY.cycles)
@@ -155,10 +163,10 @@ def with_errors(outcome: running.Outcome) -> running.Outcome:
 
 
 def test_the_papers_figures_are_of_each_restarts_best_cycle(
-    outcomes: dict[str, running.Outcome],
+    outcomes: dict[str, reproduce.Outcome],
 ) -> None:
     made = with_errors(outcomes["paper"])
-    found, errors = running.report(made), made.errors
+    found, errors = reproduce.report(made), made.errors
     for k, (spread, first) in enumerate(
         zip(found["rmse"].values(), found["first_cycle"].values(), strict=True)
     ):
@@ -175,10 +183,10 @@ def test_the_papers_figures_are_of_each_restarts_best_cycle(
 
 
 def test_the_honest_figures_are_of_the_cycle_with_the_best_score(
-    outcomes: dict[str, running.Outcome],
+    outcomes: dict[str, reproduce.Outcome],
 ) -> None:
     made = with_errors(outcomes["honest"])
-    found = running.report(made)
+    found = reproduce.report(made)
     cycles = [int(np.argmin(made.result.score[0, m])) for m in range(TINY.restarts)]
     for k, spread in enumerate(found["rmse"].values()):
         each = [made.errors[k, m, c] for m, c in enumerate(cycles)]
@@ -191,8 +199,8 @@ def test_the_honest_figures_are_of_the_cycle_with_the_best_score(
 
 def test_diverged_restarts_are_left_out_and_counted() -> None:
     values = np.array([2.0, np.inf, 4.0])
-    assert running.spread(values) == {"mean": 3.0, "std": 1.0, "min": 2.0}
-    assert running.spread(np.full(2, np.inf)) == dict.fromkeys(("mean", "std", "min"), np.inf)
+    assert reproduce.spread(values) == {"mean": 3.0, "std": 1.0, "min": 2.0}
+    assert reproduce.spread(np.full(2, np.inf)) == dict.fromkeys(("mean", "std", "min"), np.inf)
 
 
 LIMITS = Experiment("made", "hairdryer", "", TINY, (Quoted(1.0, 0.1, 0.8),), paper_sparsity=0.5)
@@ -215,7 +223,7 @@ def test_the_sparsest_model_within_the_limits(
     errors: list[float], sparsity: list[float], chosen: int
 ) -> None:
     result: Any = SimpleNamespace(table={"sparsity": np.array([[sparsity]])})
-    found = running._within_limits(LIMITS, result, np.array([[errors]]))
+    found = reproduce._within_limits(LIMITS, result, np.array([[errors]]))
     assert found == Index(0, 0, chosen)
 
 
@@ -223,16 +231,18 @@ def test_the_sparsest_model_within_the_limits(
 
 
 @pytest.fixture(scope="module")
-def written(outcomes: dict[str, running.Outcome], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(
+    outcomes: dict[str, reproduce.Outcome], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     folder = tmp_path_factory.mktemp("results")
     for protocol, outcome in outcomes.items():
-        running.write(outcome, folder / protocol)
+        reproduce.write(outcome, folder / protocol)
     return folder
 
 
 @pytest.mark.parametrize("protocol", ["paper", "honest"])
 def test_the_files_of_a_run(
-    protocol: str, written: Path, outcomes: dict[str, running.Outcome]
+    protocol: str, written: Path, outcomes: dict[str, reproduce.Outcome]
 ) -> None:
     figures = ("free-run-1", "free-run-2", "posterior-1", "posterior-2", "sparsity")
     assert sorted(p.name for p in (written / protocol).iterdir()) == [
@@ -265,34 +275,34 @@ def test_the_files_of_a_run(
 
 def test_what_is_finished_is_known(written: Path) -> None:
     e, folder = bench_cases.row(), written / "paper"
-    assert running.finished(e, "paper", TINY, folder)
-    assert not running.finished(e, "honest", TINY, folder)
+    assert reproduce.finished(e, "paper", TINY, folder)
+    assert not reproduce.finished(e, "honest", TINY, folder)
     for change in ({"seed": 1}, {"restarts": 4}, {"lam": (3e-3,)}):
-        assert not running.finished(e, "paper", TINY.replace(**change), folder)
-    assert not running.finished(e, "paper", TINY, folder / "none")
-    assert not running.finished(bench_cases.row(name="hairdryer-lstm"), "paper", TINY, folder)
+        assert not reproduce.finished(e, "paper", TINY.replace(**change), folder)
+    assert not reproduce.finished(e, "paper", TINY, folder / "none")
+    assert not reproduce.finished(bench_cases.row(name="hairdryer-lstm"), "paper", TINY, folder)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
 def test_a_broken_report_is_not_finished(text: str, tmp_path: Path) -> None:
     (tmp_path / "hairdryer-mlp.json").write_text(text, encoding="utf-8")
-    assert not running.finished(bench_cases.row(), "paper", TINY, tmp_path)
+    assert not reproduce.finished(bench_cases.row(), "paper", TINY, tmp_path)
 
 
 # --- baselines ----------------------------------------------------------------------------------
 
 
 def test_the_baselines_of_a_record() -> None:
-    assert versus.names("heat-exchanger") == [
+    assert measure.names("heat-exchanger") == [
         *("arx", "output-error", "process", "process-disturbance", "gp-se", "gp-rq"),
         *("mlp-plain", "lstm-plain", "lstm-no-lags"),
     ]
-    assert versus.names("coupled-drives")[0] == "arx"
+    assert measure.names("coupled-drives")[0] == "arx"
 
 
-@pytest.mark.parametrize("name", versus.PLAIN)
+@pytest.mark.parametrize("name", measure.PLAIN)
 def test_plain_networks_are_the_papers_without_a_prior(name: str) -> None:
-    plain = versus.plain_settings("glass-tube", name, restarts=4, seed=9)
+    plain = measure.plain_settings("glass-tube", name, restarts=4, seed=9)
     own = experiments()[f"glass-tube-{name.split('-')[0]}"].settings
     assert (plain.restarts, plain.seed, plain.cycles) == (4, 9, 1)
     assert plain.epochs == own.epochs * own.cycles
@@ -304,14 +314,14 @@ def test_plain_networks_are_the_papers_without_a_prior(name: str) -> None:
 
 
 def test_a_plain_network_under_both_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versus, "load", lambda *_: bench_cases.data())
+    monkeypatch.setattr(measure, "load", lambda *_: bench_cases.data())
     plain = TINY.replace(lam=(1e-9,), prune_psi=0.0, prune_weight=0.0, cycles=1)
-    monkeypatch.setattr(versus, "plain_settings", lambda *_: plain)
-    found = versus.measure("hairdryer", "mlp-plain", 3, 0)
-    result = identify(bench_cases.data().estimation, plain)
+    monkeypatch.setattr(measure, "plain_settings", lambda *_: plain)
+    found = measure.measure_one("hairdryer", "mlp-plain", 3, 0)
+    result = train(bench_cases.data().estimation, plain)
     best = int(np.argmin(result.table["free_run_rmse"][0, :, 0, 0]))
     for record in bench_cases.data().test:
-        runs = {n: result.simulate(record, n)[0, :, 0, :, 0] - record.y[:, 0] for n in (3, N_INIT)}
+        runs = {n: result.free_runs(record, n)[0, :, 0, :, 0] - record.y[:, 0] for n in (3, N_INIT)}
         whole = np.sqrt(np.mean(runs[3] ** 2, axis=1))
         after = np.sqrt(np.mean(runs[N_INIT][:, N_INIT:] ** 2, axis=1))
         assert found["paper"]["rmse"][record.name] == pytest.approx(whole.min(), rel=1e-6)
@@ -328,7 +338,7 @@ class Candidate:
     def describe(self) -> str:
         return f"misses {self.miss:g}"
 
-    def simulate(self, u: np.ndarray, y_init: np.ndarray) -> np.ndarray:
+    def free_run(self, u: np.ndarray, y_init: np.ndarray) -> np.ndarray:
         by_name = {len(r): r.y for r in bench_cases.data().test}
         y = by_name[len(u)].copy()
         assert np.array_equal(y_init, y[: len(y_init)])
@@ -340,11 +350,11 @@ def test_a_classical_baseline_is_chosen_as_the_protocol_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By the test error in the paper's protocol, by its own criterion in the honest one."""
-    monkeypatch.setattr(versus, "load", lambda *_: bench_cases.data())
+    monkeypatch.setattr(measure, "load", lambda *_: bench_cases.data())
     candidates = [Candidate(3.0, 1.0), Candidate(2.0, 5.0), Candidate(np.nan, 9.0)]
     fake = SimpleNamespace(candidates=lambda records: candidates)
-    monkeypatch.setitem(baselines.BASELINES, "arx", fake)
-    found = versus.measure("hairdryer", "arx", 3, 0)
+    monkeypatch.setitem(BASELINES, "arx", fake)
+    found = measure.measure_one("hairdryer", "arx", 3, 0)
     assert (found["paper"]["model"], found["honest"]["model"]) == ("misses 2", "misses 3")
     assert found["honest"]["candidates"] == 3
     for record in bench_cases.data().test:
@@ -356,7 +366,7 @@ def test_a_classical_baseline_is_chosen_as_the_protocol_says(
 def test_baselines_resume_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[str] = []
 
-    def measure(record: str, name: str, restarts: int, seed: int) -> dict[str, Any]:
+    def one(record: str, name: str, restarts: int, seed: int) -> dict[str, Any]:
         if name == "subspace" and "subspace" not in measured:
             measured.append(name)
             raise KeyboardInterrupt
@@ -364,21 +374,21 @@ def test_baselines_resume_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
         errors = {"rmse": {"t": float("inf") if name == "armax" else 0.5}, "model": "m"}
         return {"name": name, "paper": errors, "honest": errors, "seconds": float(seed)}
 
-    monkeypatch.setattr(versus, "measure", measure)
+    monkeypatch.setattr(measure, "measure_one", one)
     with pytest.raises(KeyboardInterrupt):
-        versus.run("hairdryer", tmp_path / "new", restarts=2, seed=3)
+        measure.measure_all("hairdryer", tmp_path / "new", restarts=2, seed=3)
     path = tmp_path / "new" / "baselines-hairdryer.json"
-    names = versus.names("hairdryer")
+    names = measure.names("hairdryer")
     before = names[: names.index("subspace")]
     assert [r["name"] for r in json.loads(path.read_text("utf-8"))["rows"]] == before
     measured[:] = ["subspace"]
     told: list[str] = []
-    versus.run("hairdryer", tmp_path / "new", 2, 3, lambda r: told.append(r["name"]))
+    measure.measure_all("hairdryer", tmp_path / "new", 2, 3, lambda r: told.append(r["name"]))
     assert measured[1:] == names[names.index("subspace") :]
     assert told == names
     found = json.loads(path.read_text("utf-8"))
     assert [r["name"] for r in found["rows"]] == names
     assert (found["restarts"], found["seed"], found["warning"]) == (2, 3, WARNING)
     assert found["rows"][names.index("armax")]["paper"]["rmse"] == {"t": None}
-    versus.run("hairdryer", tmp_path / "new", 2, 4)  # another seed starts again
+    measure.measure_all("hairdryer", tmp_path / "new", 2, 4)  # another seed starts again
     assert measured[-len(names) :] == names

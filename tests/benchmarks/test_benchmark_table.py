@@ -11,11 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from occamid import FileError, cli
-from occamid.benchmark import rows, table, versus
-from occamid.benchmark import run as running
-from occamid.benchmark.reading import lags, reading
-from occamid.benchmark.rows import RECORDS, WARNING, experiments
-from occamid.data import benchmarks
+from occamid_benchmarks import experiments as rows
+from occamid_benchmarks import registry, reproduce
+from occamid_benchmarks.baselines import measure
+from occamid_benchmarks.experiments import WARNING, experiments
+from occamid_benchmarks.tables.document import document, quoted
+from occamid_benchmarks.tables.structure import described, lags
 from tests.support import bench_cases
 from tests.support.bench_cases import Numbers, finished_folder, finished_run, write_json
 
@@ -32,7 +33,7 @@ def report(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_sentences_of_a_model_with_a_delay() -> None:
-    assert reading(report()) == (
+    assert described(report()) == (
         "**hairdryer-mlp** keeps 3 of 21 regressors and 2 of 50 neurons at 98.7% sparsity "
         "(cycle 5): u at lags 2–3 and y at lag 1. "
         "The first input lag that survives is 2: the output answers after 0.16 s."
@@ -50,7 +51,7 @@ def test_the_sentences_of_a_model_with_a_delay() -> None:
     ],
 )
 def test_sentences_of_other_survivors(kept: list[str], said: str) -> None:
-    found = reading(report(kept_names=kept, regressors_kept=len(kept)))
+    found = described(report(kept_names=kept, regressors_kept=len(kept)))
     assert said in found
     assert f"keeps {len(kept)} of 21 regressors" in found
     assert ("No past output" in found) == (not any(n.startswith("y") for n in kept))
@@ -58,14 +59,14 @@ def test_sentences_of_other_survivors(kept: list[str], said: str) -> None:
 
 def test_operators_of_an_lstm_that_vanished() -> None:
     some = {"lstm0.W_ii": 1.0, "lstm0.W_hf": 1.0, "lstm0.W_ig": 0.999, "out.W": 1.0}
-    assert reading(report(sparsity_by_matrix=some)).endswith(
+    assert described(report(sparsity_by_matrix=some)).endswith(
         " Of the LSTM's operators `lstm0.W_ii`, `lstm0.W_hf` vanished altogether."
     )
     none = {"lstm0.W_ii": 0.5, "out.W": 1.0}
-    assert reading(report(sparsity_by_matrix=none)).endswith(
+    assert described(report(sparsity_by_matrix=none)).endswith(
         " None of the LSTM's eight operators vanished."
     )
-    assert "operators" not in reading(report(sparsity_by_matrix={"layer0.W": 1.0}))
+    assert "operators" not in described(report(sparsity_by_matrix={"layer0.W": 1.0}))
 
 
 def test_lags_of_a_channel() -> None:
@@ -119,25 +120,25 @@ def test_every_number_of_ours_is_in_a_file(folder: Path) -> None:
     known = [x for path in folder.rglob("*.json") for x in leaves(json.loads(path.read_text()))]
     formatted = {f(x) for x in known for f in ("{:.4f}".format, "{:.1%}".format, "{:.1f}".format)}
     formatted |= {str(x) for x in known if isinstance(x, int)}
-    quoted = {f"{v:.4f}" for q in table.quoted()["published"] for v in q["rmse"]}
+    published = {f"{v:.4f}" for q in quoted()["published"] for v in q["rmse"]}
     columns = {
         *("ours", "our best", "RMSE", "sparsity", "regressors", "neurons", "cycle"),
         *("ours, paper protocol", "ours, honest", "compiling [s]", "auto, ensemble"),
         *("true model", "95 % band covers"),
     }
     seen = set()
-    for tables in parsed(table.document(folder)).values():
+    for tables in parsed(document(folder)).values():
         for cells in (cells for found in tables for cells in found):
             for column in columns & set(cells):
                 numbers = re.findall(r"\d+(?:\.\d+)?%?", cells[column])
-                allowed = formatted | quoted if "quoted" in cells.get("note", "") else formatted
+                allowed = formatted | published if "quoted" in cells.get("note", "") else formatted
                 assert set(numbers) <= allowed, (column, cells)
                 seen.update(numbers)
     assert len(seen) > 60
 
 
 def test_table_1(folder: Path) -> None:
-    found = parsed(table.document(folder))["Table 1 of the paper, side by side"]
+    found = parsed(document(folder))["Table 1 of the paper, side by side"]
     first, trade_off = found
     assert [r["experiment"] for r in first] == [
         *("hairdryer-mlp", "hairdryer-lstm", "coupled-drives-mlp")
@@ -171,8 +172,8 @@ def test_table_1(folder: Path) -> None:
 
 
 def test_the_comparison_of_a_record(folder: Path) -> None:
-    text = table.document(folder)
-    heading = f"hairdryer: {benchmarks.get('hairdryer').about}"
+    text = document(folder)
+    heading = f"hairdryer: {registry.get('hairdryer').about}"
     (found,) = parsed(text)[heading]
     by_title = {r["model"]: r for r in found}
     baselines = {r["name"]: r for r in read(folder / "baselines", "baselines-hairdryer")["rows"]}
@@ -194,11 +195,11 @@ def test_the_comparison_of_a_record(folder: Path) -> None:
     first = read(folder / "paper", "hairdryer-lstm")["first_cycle"].values()
     assert lasso["ours, paper protocol"] == " / ".join(f"{v['min']:.4f}" for v in first)
     assert [r["model"] for r in found].count("Bayesian MLP") == 1
-    assert all(f"{r}: {benchmarks.get(r).about}" in parsed(text) for r in RECORDS)
+    assert all(f"{r}: {registry.get(r).about}" in parsed(text) for r in registry.BENCHMARKS)
 
 
 def test_the_honest_tables_are_in_order(folder: Path) -> None:
-    found = parsed(table.document(folder))
+    found = parsed(document(folder))
     (hairdryer,) = found["hairdryer"]
     errors = [float(r["RMSE"]) for r in hairdryer]
     assert errors == sorted(errors)
@@ -219,17 +220,17 @@ def test_the_honest_tables_are_in_order(folder: Path) -> None:
 
 
 def test_times_add_up(folder: Path) -> None:
-    (found,) = parsed(table.document(folder))["Time"]
+    (found,) = parsed(document(folder))["Time"]
     runs = [read(folder / "paper", r["experiment"])["seconds"] for r in found[:-1]]
     assert [r["compiling [s]"] for r in found[:-1]] == [f"{s['compile']:.1f}" for s in runs]
     assert found[-1]["training [s]"] == f"{sum(s['compile'] + s['run'] for s in runs):.1f}"
 
 
 def test_the_document_warns_and_reads(folder: Path) -> None:
-    text = table.document(folder)
+    text = document(folder)
     assert text.count(WARNING) == 2
     for name in ("hairdryer-mlp", "hairdryer-lstm", "coupled-drives-mlp"):
-        assert reading(read(folder / "paper", name)) in text
+        assert described(read(folder / "paper", name)) in text
     assert text.endswith("|\n")
     assert "None" not in text
     assert "nan" not in text
@@ -238,10 +239,10 @@ def test_the_document_warns_and_reads(folder: Path) -> None:
 def test_an_empty_folder(tmp_path: Path) -> None:
     said = f"{tmp_path} holds no finished experiment; run occamid benchmark run --out "
     with pytest.raises(FileError, match=re.escape(said)):
-        table.document(tmp_path)
+        document(tmp_path)
     write_json(tmp_path / "notes.json", [1, 2])  # not a result
     with pytest.raises(FileError, match=re.escape(said)):
-        table.document(tmp_path)
+        document(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"{", b"", b"\xff\xfe"])
@@ -249,7 +250,7 @@ def test_a_broken_file(folder: Path, content: bytes) -> None:
     path = folder / "paper" / "glass-tube-mlp.json"
     path.write_bytes(content)
     with pytest.raises(FileError, match=re.escape(f"{path} is not a readable result: ")):
-        table.document(folder)
+        document(folder)
 
 
 def test_a_row_whose_restarts_all_diverged(folder: Path) -> None:
@@ -259,7 +260,7 @@ def test_a_row_whose_restarts_all_diverged(folder: Path) -> None:
     for spread in content["rmse"].values():
         spread.update(mean=None, std=None, min=None)
     write_json(path, content)
-    assert "hairdryer-lstm" in table.document(folder)
+    assert "hairdryer-lstm" in document(folder)
 
 
 # --- the command line ---------------------------------------------------------------------------
@@ -270,8 +271,8 @@ def standin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Two rows on made data; results go below the folder returned."""
     made = {n: bench_cases.row(name=n) for n in ("hairdryer-mlp", "hairdryer-lstm")}
     monkeypatch.setattr(rows, "experiments", lambda: made)
-    monkeypatch.setattr(running, "load", lambda *_: bench_cases.data())
-    monkeypatch.setattr(running.figures, "save", lambda figure, path: path.write_bytes(b"PNG"))  # type: ignore[attr-defined]
+    monkeypatch.setattr(reproduce, "load", lambda *_: bench_cases.data())
+    monkeypatch.setattr(reproduce.figures, "save", lambda figure, path: path.write_bytes(b"PNG"))  # type: ignore[attr-defined]
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -300,7 +301,7 @@ def test_a_run_from_the_command_line(
 
     before = path.read_bytes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "identify", fail)
+        patch.setattr(reproduce, "identify", fail)
         code, out, _ = said(capsys, *call)
         assert code == 0
         assert "hairdryer-mlp: finished before, in benchmarks/results/paper; --force" in out
@@ -331,7 +332,7 @@ def test_the_table_from_the_command_line(
     out = tmp_path / "results.md"
     code, text, _ = said(capsys, "benchmark", "table", "--results", folder, "--out", out)
     assert code == 0
-    assert out.read_text("utf-8") == table.document(folder)
+    assert out.read_text("utf-8") == document(folder)
     assert text.strip() == f"written to {out}: {len(out.read_text('utf-8').splitlines())} lines"
 
 
@@ -342,7 +343,7 @@ def test_baselines_from_the_command_line(
     made = lambda record, name, *_: {  # noqa: E731
         **{"name": name, "paper": row, "honest": row, "seconds": 2.0}
     }
-    monkeypatch.setattr(versus, "measure", made)
+    monkeypatch.setattr(measure, "measure_one", made)
     code, out, _ = said(capsys, "benchmark", "baselines", "hairdryer", "--out", tmp_path)
     assert code == 0
     assert out.startswith(WARNING)
@@ -375,7 +376,7 @@ def test_errors_are_one_line_and_code_2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "identify", fail)
+    monkeypatch.setattr(reproduce, "identify", fail)
     code, _, err = said(capsys, *arguments)
     assert code == 2
     assert err.startswith(f"error: {message}")
@@ -386,13 +387,13 @@ def test_errors_are_one_line_and_code_2(
 def test_records_on_this_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmarks, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(benchmarks, "fetch", fail)
-    monkeypatch.setattr(benchmarks, "_check", lambda *_: None)
+    monkeypatch.setattr(registry, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(registry, "fetch", fail)
+    monkeypatch.setattr(registry, "_check", lambda *_: None)
     own = tmp_path / "own"
     own.mkdir()
     (own / "hairdryer.mat").write_bytes(b"")
-    monkeypatch.setenv(benchmarks.VARIABLE, str(own))
+    monkeypatch.setenv(registry.VARIABLE, str(own))
     code, out, err = said(capsys, "data", "path", "hairdryer")
     assert (code, out, err) == (0, f"{own / 'hairdryer.mat'}\n", "")
     code, out, err = said(capsys, "data", "path", "glass-tube")
@@ -403,7 +404,7 @@ def test_records_on_this_machine(
     )
     shown = CliRunner().invoke(cli.app, ["data", "list"], env={"COLUMNS": "400"})
     assert shown.exit_code == 0
-    assert all(name in shown.output for name in benchmarks.BENCHMARKS)
+    assert all(name in shown.output for name in registry.BENCHMARKS)
     assert "0.08 s" in shown.output
     code, out, _ = said(capsys, "data", "fetch", "hairdryer")
     assert (code, out) == (0, f"hairdryer: {own / 'hairdryer.mat'}\n")

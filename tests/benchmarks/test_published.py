@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 
-from benchmarks.core import ROWS, compile_seconds, sweep_cost
-from occamid import Record, Result, Settings, identify
+from occamid import Batch, Record, Settings, train
 from occamid.data import twins
-from occamid.data.benchmarks import Data
+from occamid_benchmarks.registry import Data
+from occamid_benchmarks.studies.core import ROWS, compile_seconds, sweep_cost
 
 pytestmark = pytest.mark.slow
 
 
-def best_per_restart(result: Result, record: Record) -> np.ndarray:
+def best_per_restart(result: Batch, record: Record) -> np.ndarray:
     """RMSE over the whole validation record of the best cycle of each restart (paper protocol)."""
-    runs = result.simulate(record)[0]
+    runs = result.free_runs(record)[0]
     return np.nanmin(np.sqrt(np.mean((runs - record.y) ** 2, axis=(-2, -1))), axis=1)
 
 
 def test_hairdryer_mlp(real_hairdryer: Data) -> None:
     estimation, (validation,), _ = real_hairdryer
-    result = identify(estimation, ROWS["hairdryer-mlp"])
+    result = train(estimation, ROWS["hairdryer-mlp"])
     assert best_per_restart(result, validation).mean() <= 1.03 * 0.0752
     assert np.all(np.diff(result.table["sparsity"][0].mean(axis=0)) >= 0)
     assert result.table["sparsity"][0, :, 4].mean() > 0.88
@@ -27,7 +27,7 @@ def test_hairdryer_mlp(real_hairdryer: Data) -> None:
 
 def test_hairdryer_lstm_and_its_speed(real_hairdryer: Data) -> None:
     estimation, (validation,), _ = real_hairdryer
-    result = identify(estimation, ROWS["hairdryer-lstm"])
+    result = train(estimation, ROWS["hairdryer-lstm"])
     assert best_per_restart(result, validation).mean() <= 1.10 * 0.0891
     assert result.table["sparsity"][0, :, -1].mean() > 0.88
     assert result.seconds["run"] <= 45
@@ -39,13 +39,13 @@ def test_hairdryer_lstm_and_its_speed(real_hairdryer: Data) -> None:
 )
 def test_coupled_drives(row: str, seen: tuple[float, float], real_drives: Data) -> None:
     estimation, validation, _ = real_drives
-    result = identify(estimation, ROWS[row])
+    result = train(estimation, ROWS[row])
     for record, figure in zip(validation, seen, strict=True):
         assert best_per_restart(result, record).mean() <= 1.10 * figure
 
 
 def test_a_hundred_hairdryer_mlps(real_hairdryer: Data) -> None:
-    result = identify(real_hairdryer.estimation, ROWS["hairdryer-mlp"].replace(restarts=100))
+    result = train(real_hairdryer.estimation, ROWS["hairdryer-mlp"].replace(restarts=100))
     assert result.seconds["run"] <= 20
 
 
@@ -67,7 +67,7 @@ def test_the_sweep_costs_little_more_than_a_gradient_and_grows_linearly() -> Non
 def test_the_hairdryer_twin_is_read_correctly(seed: int) -> None:
     """Default settings: every true regressor, at most two false ones, the delay of 3."""
     twin = twins.hairdryer(seed)
-    kept = identify(twin.estimation, Settings(seed=seed)).best.regressors
+    kept = train(twin.estimation, Settings(seed=seed)).best.regressors
     true = set(twin.true_regressors or ())
     assert true <= set(kept)
     assert len(set(kept) - true) <= 2
@@ -78,7 +78,7 @@ def test_the_hairdryer_twin_is_read_correctly(seed: int) -> None:
 def test_the_delay_of_the_heat_exchanger_twin_is_read(seed: int) -> None:
     """Default settings: the first surviving input lag within 3 samples of the true delay."""
     twin = twins.heat_exchanger(seed)
-    kept = identify(twin.estimation, Settings(seed=seed)).best.regressors
+    kept = train(twin.estimation, Settings(seed=seed)).best.regressors
     assert twin.delay is not None
     assert abs(first_input_lag(kept) - twin.delay) <= 3
 

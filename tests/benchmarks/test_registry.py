@@ -12,15 +12,15 @@ import pytest
 import scipy.io
 
 from occamid import DataError, FileError
-from occamid.data import benchmarks
-from tests.conftest import real_data
+from occamid_benchmarks import registry
+from tests.support.real import real_data
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and no folder named by the environment."""
-    monkeypatch.setattr(benchmarks, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.delenv(benchmarks.VARIABLE, raising=False)
+    monkeypatch.setattr(registry, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.delenv(registry.VARIABLE, raising=False)
     return tmp_path / "cache"
 
 
@@ -31,14 +31,14 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     ramp = np.arange(8.0)
     scipy.io.savemat(folder / "dry.mat", {"ue": ramp, "ye": ramp, "uv": -ramp, "yv": -ramp})
-    entry = benchmarks.BENCHMARKS["hairdryer"]
+    entry = registry.BENCHMARKS["hairdryer"]
     changed = entry.__class__(
         **{
             **{f: getattr(entry, f) for f in entry.__dataclass_fields__},
             "sha256": sha256((folder / "dry.mat").read_bytes()).hexdigest(),
         }
     )
-    monkeypatch.setitem(benchmarks.BENCHMARKS, "hairdryer", changed)
+    monkeypatch.setitem(registry.BENCHMARKS, "hairdryer", changed)
     return folder / "dry.mat"
 
 
@@ -60,11 +60,11 @@ def site(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_download_is_checked_and_cached(cache: Path, made: Path, site: str) -> None:
-    found = benchmarks.path("hairdryer", site)
+    found = registry.path("hairdryer", site)
     assert found == cache / "hairdryer.mat"
     made.unlink()  # the second time the cache answers
-    assert benchmarks.path("hairdryer", site) == found
-    data = benchmarks.load("hairdryer")
+    assert registry.path("hairdryer", site) == found
+    data = registry.load("hairdryer")
     np.testing.assert_array_equal(data.test[0].y[:, 0], -np.arange(8.0))
     assert data.test[0].sampling_time == 0.08
 
@@ -75,7 +75,7 @@ def test_a_page_or_a_cut_file_is_refused_and_not_kept(
 ) -> None:
     made.write_bytes(damage or made.read_bytes()[:50])
     with pytest.raises(FileError) as error:
-        benchmarks.path("hairdryer", site)
+        registry.path("hairdryer", site)
     assert str(error.value) == (
         "what came back for hairdryer is not the file it should be (an error page, or cut short); "
         "nothing was kept. Try again, or put hairdryer.mat into a folder and name it in "
@@ -86,7 +86,7 @@ def test_a_page_or_a_cut_file_is_refused_and_not_kept(
 
 def test_no_network(cache: Path, made: Path) -> None:
     with pytest.raises(FileError, match=r"cannot download hairdryer: .* name it in OCCAMID_DATA\."):
-        benchmarks.path("hairdryer", "http://127.0.0.1:9/")
+        registry.path("hairdryer", "http://127.0.0.1:9/")
 
 
 def test_the_named_folder_comes_first_and_is_checked(
@@ -96,16 +96,16 @@ def test_the_named_folder_comes_first_and_is_checked(
     folder.mkdir()
     own = folder / "hairdryer.mat"
     own.write_bytes(made.read_bytes())
-    monkeypatch.setenv(benchmarks.VARIABLE, str(folder))
-    assert benchmarks.path("hairdryer", "http://127.0.0.1:9/") == own
+    monkeypatch.setenv(registry.VARIABLE, str(folder))
+    assert registry.path("hairdryer", "http://127.0.0.1:9/") == own
     own.write_bytes(b"something else")
     with pytest.raises(FileError, match="is not the hairdryer record it should be"):
-        benchmarks.path("hairdryer", "http://127.0.0.1:9/")
+        registry.path("hairdryer", "http://127.0.0.1:9/")
 
 
 def test_an_unknown_name() -> None:
     with pytest.raises(DataError, match="no benchmark is called 'dryer'; there are hairdryer, "):
-        benchmarks.path("dryer")
+        registry.path("dryer")
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_the_papers_splits(name: str, estimation: list[int], test: list[int]) ->
 
 def test_official_splits() -> None:
     real_data("coupled-drives")
-    drives = benchmarks.load("coupled-drives", "official")
+    drives = registry.load("coupled-drives", "official")
     assert ([len(r) for r in drives.estimation], [len(r) for r in drives.test]) == (
         [400, 400],
         [100, 100],
     )
     assert drives.n_init == 10
-    assert benchmarks.load("cascaded-tanks", "official").n_init == 50
+    assert registry.load("cascaded-tanks", "official").n_init == 50

@@ -19,24 +19,25 @@ import typer
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
-from occamid import cli
+from occamid import Run, cli, load
+from occamid.cli import arguments, shared
 from occamid.cli import identify as train
-from occamid.cli import shared
 from occamid.data import twins
-from occamid.errors import DataError, FileError
+from occamid.errors import DataError
 from occamid.files import folder as folders
 from occamid.files.checkpoints import Checkpoints
+from occamid.files.scratch import MARK
 from occamid.identification import identify as auto
-from occamid.identification.families import Plan
-from occamid.identification.identify import Trial
 from occamid.identification.job import Job, job_from
-from occamid.reporting import figures, runs
+from occamid.identification.options import Options
+from occamid.identification.referee import Trial
+from occamid.reporting import figures
 from tests.support.commands import Runner, call_main, listing, strict_json
 
 TINY = """\
 example = "hairdryer-twin"
 
-[plan]
+[options]
 effort = "quick"
 network = "mlp"
 hidden = [3]
@@ -48,7 +49,7 @@ input_lags = 4
 output_lags = 2
 seed = 7
 """
-PLAN = Plan(
+OPTIONS = Options(
     effort="quick",
     network="mlp",
     hidden=(3,),
@@ -66,6 +67,7 @@ FILES = [
     "report.html",
     "report.json",
     "result.json",
+    "run.json",
     "settings.toml",
     "sparsity.png",
     "weights.safetensors",
@@ -117,7 +119,7 @@ def test_a_run_writes_its_files_and_nothing_else(finished: Path) -> None:
 
 def test_the_settings_written_are_the_job(finished: Path) -> None:
     job = job_from(finished / "settings.toml", {}, {})
-    assert job == Job(example="hairdryer-twin", plan=PLAN)
+    assert job == Job(example="hairdryer-twin", options=OPTIONS)
 
 
 def test_the_report_is_that_of_its_content(finished: Path) -> None:
@@ -136,9 +138,11 @@ def test_the_summary_is_strict_json_with_a_row_for_every_model(finished: Path) -
         (lam, restart, cycle) for lam in (1e-3, 2e-3) for restart in (0, 1) for cycle in (1, 2)
     ]
     for row in rows:
-        assert row["status"] in ("ok", "empty", "diverged", "non-finite")
+        assert row["status"] == "ok"
         assert row["one_step_rmse"][0] > 0
-        assert 0 <= row["sparsity"] <= 1
+        assert row["sparsity"] * 24 == pytest.approx(round(row["sparsity"] * 24))  # of 24 weights
+        assert row["n_regressors"] <= 7
+        assert row["n_neurons"] <= 3
     assert summary["regressors"] == [
         *("u[t-4]", "u[t-3]", "u[t-2]", "u[t-1]", "u[t]", "y[t-2]", "y[t-1]")
     ]
@@ -170,11 +174,12 @@ def test_the_test_error_is_that_of_the_test_record(finished: Path) -> None:
     assert test["name"] == "hairdryer-twin test"
     assert test["n_init"] == 4
     assert test["rows"] == len(twin.test)
-    ensemble = runs.load(finished)
-    free = ensemble.simulate(twin.test.u, twin.test.y[:4])
+    ensemble = load(finished)
+    free = ensemble.free_run(twin.test.u, twin.test.y[:4])
     y = twin.test.y[4:, 0]
     np.testing.assert_allclose(test["rmse"], np.sqrt(np.mean((free[4:, 0] - y) ** 2)))
-    assert 0 <= test["coverage95"][0] <= 1
+    low, high = (edge[4:, 0] for edge in ensemble.simulate(twin.test, 4).interval(0.95))
+    assert test["coverage95"][0] == pytest.approx(np.mean((low <= y) & (y <= high)))
     spread = np.sqrt(np.mean((y - y.mean()) ** 2))
     np.testing.assert_allclose(test["fit"][0], 100 * (1 - test["rmse"][0] / spread), rtol=1e-6)
 
@@ -194,12 +199,14 @@ def test_the_written_settings_repeat_the_run_and_force_replaces(
     finished: Path, tmp_path: Path, run: Runner
 ) -> None:
     out = tmp_path / "again"
-    out.mkdir()
-    (out / "stale.txt").write_text("old", encoding="utf-8")
+    with folders.claim(out) as place, folders.new_folder(place) as folder:
+        (folder / "stale.txt").write_text("of the old run", encoding="utf-8")
+    (out / "mine.txt").write_text("keep me", encoding="utf-8")
     outcome = run("identify", "--force", "--config", finished / "settings.toml", "--out", out)
     assert outcome.code == 0
     assert outcome.err == ""
-    assert sorted(p.name for p in out.iterdir()) == FILES
+    assert sorted(p.name for p in out.iterdir()) == sorted([*FILES, "mine.txt"])
+    assert (out / "mine.txt").read_text("utf-8") == "keep me"
     assert [p.name for p in tmp_path.iterdir()] == ["again"]
     first, second = (strict_json(folder / "result.json") for folder in (finished, out))
     assert second["rows"] == first["rows"]
@@ -240,14 +247,14 @@ def test_the_table_of_families_marks_the_chosen_one(
 def test_options_override_the_file(tiny: Path) -> None:
     job = job_from(tiny, {"split": None, "files": []}, {"seed": 3, "lam": (0.5,), "hidden": None})
     assert job.example == "hairdryer-twin"
-    assert job.plan == PLAN.model_copy(update={"seed": 3, "lam": (0.5,)})
+    assert job.options == OPTIONS.model_copy(update={"seed": 3, "lam": (0.5,)})
     assert job_from(None, {}, {}) == Job()
 
 
 def test_new_data_replace_those_of_the_file(tiny: Path) -> None:
     job = job_from(tiny, {"files": ["log.csv"], "split": 0.7}, {})
     assert (job.example, job.files, job.split) == (None, ("log.csv",), 0.7)
-    assert job.plan == PLAN
+    assert job.options == OPTIONS
 
 
 def test_new_data_take_their_test_data_along(tmp_path: Path) -> None:
@@ -271,7 +278,7 @@ def test_a_job_comes_back_from_its_file(tmp_path: Path) -> None:
         resample=True,
         gaps="split",
         test=("c.csv",),
-        plan=PLAN,
+        options=OPTIONS,
     )
     path = tmp_path / "job.toml"
     path.write_text(job.to_toml(), encoding="utf-8")
@@ -293,10 +300,10 @@ def test_numbers_of_several_outputs() -> None:
 
 
 def test_numbers_of_an_option() -> None:
-    assert shared.numbers("20", int, "hidden") == (20,)
-    assert shared.numbers("10,5", int, "hidden") == (10, 5)
-    assert shared.numbers("1e-3,0.2", float, "lam") == (1e-3, 0.2)
-    assert shared.numbers(None, float, "lam") is None
+    assert arguments.numbers("20", int, "hidden") == (20,)
+    assert arguments.numbers("10,5", int, "hidden") == (10, 5)
+    assert arguments.numbers("1e-3,0.2", float, "lam") == (1e-3, 0.2)
+    assert arguments.numbers(None, float, "lam") is None
 
 
 def test_help_names_the_processes_and_options() -> None:
@@ -419,9 +426,9 @@ def test_a_missing_config(run: Runner) -> None:
 
 
 def test_a_bad_config(run: Runner, tiny: Path) -> None:
-    tiny.write_text("plan = 3\n", encoding="utf-8")
+    tiny.write_text("options = 3\n", encoding="utf-8")
     assert run.fails("identify", "--config", tiny, "--out", "out") == (
-        f"{tiny}: plan must be a table; write [plan] and its settings below."
+        f"{tiny}: options must be a table; write [options] and its settings below."
     )
 
 
@@ -430,7 +437,7 @@ def test_a_folder_that_holds_files(run: Runner, tmp_path: Path, tiny: Path) -> N
     (tmp_path / "out" / "mine.txt").write_text("keep me", encoding="utf-8")
     assert run.fails(
         *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
-    ) == ("out already holds files; choose another --out, or use --force.")
+    ) == ("out holds files and is no run of occamid; choose another --out.")
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
@@ -521,10 +528,28 @@ def test_stopping_leaves_nothing(
     def stop(*_: object, **__: object) -> None:
         raise interruption
 
-    monkeypatch.setattr(auto, "identify_auto", stop)
+    monkeypatch.setattr(auto, "identify", stop)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
     assert (outcome.code, outcome.err.strip()) == (130, "stopped")
     assert listing(tmp_path) == {}
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, typer.Abort])
+def test_stopping_tells_how_to_go_on(
+    interruption: type[BaseException],
+    run: Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(*_: object, checkpoints: Checkpoints, **__: object) -> None:
+        checkpoints.save("0" * 24, 0, [np.zeros(3)])
+        raise interruption
+
+    monkeypatch.setattr(auto, "identify", stop)
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "out")
+    assert (outcome.code, outcome.err) == (130, f"{train.RESUME}\nstopped\n")
+    assert "--resume" in train.RESUME
+    assert [p.name for p in tmp_path.iterdir()] == [".out.partial"]
 
 
 # --- failures while writing ---------------------------------------------------------------------
@@ -538,8 +563,8 @@ def test_a_failure_while_writing_keeps_the_old_folder(
     tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    out.mkdir()
-    (out / "result.json").write_text("old", encoding="utf-8")
+    with folders.claim(out) as place, folders.new_folder(place) as folder:
+        (folder / "result.json").write_text("old", encoding="utf-8")
     before = listing(tmp_path)
     written: list[list[str]] = []
 
@@ -550,23 +575,12 @@ def test_a_failure_while_writing_keeps_the_old_folder(
     monkeypatch.setattr(figures, "save", save)
     with pytest.raises(BrokenError):
         train.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
-    assert written == [[name for name in FILES if not name.endswith(".png")]]  # half a folder
+    half = [n for n in FILES if not n.endswith(".png") and n != "run.json"]
+    assert written == [sorted([MARK, *half])]
     kept = [p for p in listing(tmp_path) if p not in before]
     assert kept[0] == ".out.partial"  # finished cycles, for --resume
     assert all(p.startswith(".out.partial/") for p in kept[1:])
     assert {k: v for k, v in listing(tmp_path).items() if k not in kept} == before
-
-
-def test_a_failure_while_writing_leaves_no_new_folder(tmp_path: Path) -> None:
-    def fail() -> None:
-        with folders.new_folder(tmp_path / "deep" / "out") as folder:
-            (folder / "half.json").write_text("{", encoding="utf-8")
-            raise BrokenError
-
-    with pytest.raises(BrokenError):
-        fail()
-    assert not (tmp_path / "deep" / "out").exists()
-    assert not [p for p in tmp_path.rglob("*") if p.is_file() or p.name != "deep"]
 
 
 def test_a_full_disk_is_told_with_the_folder(
@@ -579,9 +593,30 @@ def test_a_full_disk_is_told_with_the_folder(
     outcome = run("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
     assert (outcome.code, outcome.err) == (
         2,
-        "error: cannot write the results to out: No space left on device.\n",
+        "error: cannot write the results to out: No space left on device. Finished cycles are "
+        "kept: the same command with --resume goes on from there.\n",
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == [".out.partial", "tiny.toml"]
+
+
+def test_a_disk_that_is_full_while_training_keeps_the_finished_cycles(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*_: object, checkpoints: Checkpoints, **__: object) -> None:
+        checkpoints.save("0" * 24, 0, [np.zeros(3)])
+        monkeypatch.setattr(os, "fdopen", full)
+        checkpoints.save("0" * 24, 1, [np.zeros(3)])
+
+    def full(handle: int, *_: object) -> None:
+        os.close(handle)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(auto, "identify", fill)
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "out")
+    assert outcome.code == 2
+    assert outcome.err.endswith(f"1.safetensors: No space left on device. {train.RESUME}\n")
+    kept = {".out.partial", f".out.partial/{'0' * 24}-0.safetensors"}
+    assert set(listing(tmp_path)) == kept
 
 
 def test_errors_in_the_data_leave_no_finished_cycles(
@@ -590,56 +625,13 @@ def test_errors_in_the_data_leave_no_finished_cycles(
     """They would come again: nothing is there to go on with."""
 
     def fail(*_: object, checkpoints: Checkpoints, **__: object) -> None:
-        checkpoints.save("key", 0, [np.zeros(3)])
+        checkpoints.save("0" * 24, 0, [np.zeros(3)])
         assert (tmp_path / "deep" / ".out.partial").is_dir()
         raise DataError("no model is usable.")
 
-    monkeypatch.setattr(auto, "identify_auto", fail)
+    monkeypatch.setattr(auto, "identify", fail)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
     assert (outcome.code, outcome.err) == (2, "error: no model is usable.\n")
-    assert listing(tmp_path) == {}
-
-
-def test_a_failed_swap_puts_the_old_folder_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, replace, done = tmp_path / "out", os.replace, []
-    out.mkdir()
-    (out / "old.txt").write_text("old", encoding="utf-8")
-    before = listing(tmp_path)
-
-    def second_fails(source: Path, target: Path) -> None:
-        done.append((source, target))
-        if len(done) == 2:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", second_fails)
-    with pytest.raises(FileError) as caught, folders.new_folder(out) as folder:
-        (folder / "new.txt").write_text("new", encoding="utf-8")
-    assert str(caught.value) == f"cannot write the results to {out}: Input/output error."
-    assert len(done) == 3
-    assert listing(tmp_path) == before
-
-
-def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "disk" / "runs").mkdir(parents=True)
-    link = tmp_path / "out"
-    link.symlink_to(tmp_path / "disk" / "runs")
-    folders.check_writable(link, overwrite=False)
-    with folders.new_folder(link) as folder:
-        (folder / "new.txt").write_text("new", encoding="utf-8")
-    assert link.is_symlink()
-    assert listing(tmp_path / "disk") == {"runs": None, "runs/new.txt": b"new"}
-
-
-def test_the_folder_is_checked_again_before_it_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    said = r"^\. is the current folder or holds it\.$"
-    with pytest.raises(FileError, match=said), folders.new_folder(Path(".")):
-        pass
     assert listing(tmp_path) == {}
 
 
@@ -647,32 +639,8 @@ def test_an_infinite_test_error_does_not_lose_the_run(
     tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = np.array([np.inf])
-    monkeypatch.setattr(runs, "rmse", lambda *_: bad)
-    monkeypatch.setattr(runs, "fit_percent", lambda *_: -bad)
+    monkeypatch.setattr(Run, "rmse", lambda *_: bad)
+    monkeypatch.setattr(Run, "fit", lambda *_: -bad)
     train.identify(out=tmp_path / "out", config=tiny)
     (test,) = strict_json(tmp_path / "out" / "result.json")["test"]
     assert (test["rmse"], test["fit"]) == ([None], [None])
-
-
-def test_interruption_while_writing_is_a_failure_too(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old.txt").write_text("old", encoding="utf-8")
-    before = listing(tmp_path)
-
-    def interrupt() -> None:
-        with folders.new_folder(tmp_path / "out") as folder:
-            (folder / "half.json").write_text("{", encoding="utf-8")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupt()
-    assert listing(tmp_path) == before
-
-
-def test_a_new_folder_takes_the_place_of_the_old(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old.txt").write_text("old", encoding="utf-8")
-    with folders.new_folder(tmp_path / "out") as folder:
-        (folder / "new.txt").write_text("new", encoding="utf-8")
-        assert (tmp_path / "out" / "old.txt").exists()  # until the end
-    assert listing(tmp_path) == {"out": None, "out/new.txt": b"new"}

@@ -22,12 +22,13 @@ from safetensors.numpy import load_file
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from occamid import cli
+from occamid import cli, load
 from occamid.data import twins
-from occamid.reporting import runs
-from tests.conftest import CACHE
-from tests.reporting.test_report_browser import CHROMIUM, Browser
+from occamid.files.lock import SIGNED
+from occamid.files.scratch import MARK
+from tests.support.browser import CHROMIUM, Browser
 from tests.support.commands import call_main, listing, strict_json
+from tests.support.places import CACHE
 
 COMMANDS = ("identify", "simulate", "predict", "compare", "inspect", "report")
 LIMIT = 600.0  # seconds for a command on a busy machine
@@ -108,7 +109,7 @@ def test_help_lists_the_commands() -> None:
 # --- two inputs, two outputs --------------------------------------------------------------------
 
 SMALLEST = """\
-[plan]
+[options]
 effort = "quick"
 hidden = [3]
 lam = [1e-3]
@@ -158,9 +159,9 @@ def test_two_inputs_and_two_outputs(
     assert summary["family"] == network
     assert len(summary["test"][0]["rmse"]) == 2
     assert (two_by_two / network / "report.html").stat().st_size > 1e6
-    ensemble = runs.load(two_by_two / network)
-    assert ensemble.regressors_in.input_names == ("left force", "right force")
-    assert ensemble.regressors_in.output_names == ("left mass", "right mass")
+    ensemble = load(two_by_two / network)
+    assert ensemble.terms.input_names == ("left force", "right force")
+    assert ensemble.terms.output_names == ("left mass", "right mass")
 
     simulated = answer("simulate", network, "second.csv", "--out", f"{network}.csv")
     np.testing.assert_allclose(simulated["rmse"], summary["test"][0]["rmse"], rtol=1e-9)
@@ -279,10 +280,9 @@ def test_every_command_uses_the_run(
 
     said = shell(here, "predict", "RUN", "second.csv", "--horizon", "5", "--out", "five.csv")
     assert "horizon: 5" in said
-    near = json.loads(shell(here, "predict", "RUN", "second.csv", "--out", "b.csv", "--json"))
-    far = json.loads(
-        shell(here, "predict", "RUN", "second.csv", "--horizon", 5, "--out", "b.csv", "--json")
-    )
+    over = ("--out", "b.csv", "--force")
+    near = json.loads(shell(here, "predict", "RUN", "second.csv", *over, "--json"))
+    far = json.loads(shell(here, "predict", "RUN", "second.csv", "--horizon", 5, *over, "--json"))
     assert np.isfinite(pd.read_csv(here / "five.csv").to_numpy()).all()
     assert (here / "five.csv").read_bytes() == (here / "b.csv").read_bytes()
     assert near["rmse"][0] < far["rmse"][0]
@@ -333,7 +333,7 @@ def test_settings_of_a_run_repeat_it(tmp_path: Path) -> None:
 LONG = """\
 example = "hairdryer-twin"
 
-[plan]
+[options]
 effort = "quick"
 network = "mlp"
 hidden = [4]
@@ -382,9 +382,10 @@ def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
         process.stderr.close()
         kept.append(len(list(tmp_path.glob(f".{out}.partial/*.safetensors"))))
         if (tmp_path / out).exists():  # it was faster: then it is whole
-            runs.load(tmp_path / out)
+            load(tmp_path / out)
             # killed between the folder and the end, it may have left its finished cycles
             shutil.rmtree(tmp_path / f".{out}.partial", ignore_errors=True)
+            (tmp_path / f".{out}.lock").unlink(missing_ok=True)
         else:
             shell(tmp_path, *start, out, "--resume")
             resumed += 1
@@ -402,9 +403,12 @@ def test_what_a_killed_run_left_is_cleaned_by_the_next(
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     (tmp_path / ".out.partial").mkdir()
-    (tmp_path / ".out.partial" / ".abc-0.safetensors-x7f").write_bytes(b"half")
-    (tmp_path / ".out.partial" / "abc-0.safetensors").write_bytes(b"half")
+    key = "0123456789abcdef" * 2
+    (tmp_path / ".out.partial" / f".{key[:24]}-0.safetensors-x7fabc_d").write_bytes(b"half")
+    (tmp_path / ".out.partial" / f"{key[:24]}-0.safetensors").write_bytes(b"half")
+    (tmp_path / ".out.lock").write_bytes(SIGNED + f"{gone.pid}\n".encode())
     (tmp_path / f".out.new-{gone.pid}-x7f").mkdir()
+    (tmp_path / f".out.new-{gone.pid}-x7f" / MARK).touch()
     (tmp_path / f".out.new-{gone.pid}-x7f" / "result.json").write_bytes(b"half")
     other = tmp_path / f".out.new-{os.getpid()}-x7f"  # of a process that runs
     other.mkdir()
@@ -417,7 +421,7 @@ def test_what_a_killed_run_left_is_cleaned_by_the_next(
     )
     assert code == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == [other.name, "out", "tiny.toml"]
-    runs.load(tmp_path / "out")
+    load(tmp_path / "out")
 
 
 # --- a long log ---------------------------------------------------------------------------------

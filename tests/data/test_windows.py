@@ -7,7 +7,7 @@ from occamid import Record
 from occamid.data.lags import propose_lags
 from occamid.data.scaling import fit_scaling
 from occamid.data.twins import hairdryer, heat_exchanger
-from occamid.data.windows import full_regressors, windows
+from occamid.data.windows import all_terms, windows
 
 
 def record(n: int = 12, nu: int = 2, ny: int = 2, seed: int = 0) -> Record:
@@ -17,19 +17,19 @@ def record(n: int = 12, nu: int = 2, ny: int = 2, seed: int = 0) -> Record:
 
 @pytest.mark.parametrize(("lag", "count"), [(5, 11), (150, 301), (20, 41), (10, 21)])
 def test_a_siso_record_has_2l_plus_1_regressors(lag: int, count: int) -> None:
-    assert len(full_regressors(record(nu=1, ny=1), lag, lag)) == count
+    assert len(all_terms(record(nu=1, ny=1), lag, lag)) == count
 
 
 def test_names_are_oldest_first_inputs_before_outputs() -> None:
-    names = full_regressors(record(nu=1, ny=2), 2, 1, delay=1).names
+    names = all_terms(record(nu=1, ny=2), 2, 1, delay=1).names
     assert names == ("u[t-2]", "u[t-1]", "y1[t-1]", "y2[t-1]")
-    assert full_regressors(record(nu=1, ny=1), 1, 0).names == ("u[t-1]", "u[t]")
+    assert all_terms(record(nu=1, ny=1), 1, 0).names == ("u[t-1]", "u[t]")
 
 
 @pytest.mark.usefixtures("x64")
 def test_windows_equal_a_loop_and_stop_at_borders() -> None:
     records = [record(12, seed=1), record(9, seed=2)]
-    regressors = full_regressors(records[0], 3, 2)
+    regressors = all_terms(records[0], 3, 2)
     found = windows(records, regressors, 3)
     assert found.z.shape == (2, 9, 2 * 4 + 2 * 2)
     for r, rec in enumerate(records):
@@ -45,7 +45,7 @@ def test_windows_equal_a_loop_and_stop_at_borders() -> None:
 
 
 def test_selection_shrinks_the_largest_lag() -> None:
-    regressors = full_regressors(record(nu=1, ny=1), 4, 3)
+    regressors = all_terms(record(nu=1, ny=1), 4, 3)
     keep = np.array([n in ("u[t-2]", "y[t-1]") for n in regressors.names])
     small = regressors.select(keep)
     assert small.names == ("u[t-2]", "y[t-1]")

@@ -153,7 +153,7 @@ def test_steps_of_any_length_hold_the_inputs(version: int, tmp_path: Path) -> No
 
 def test_units_come_from_brackets_and_sources_are_inside(tmp_path: Path) -> None:
     path = tmp_path / "model.fmu"
-    path.write_bytes(fmu.files(describe(CASES["mlp"]), binary=False)["model-fmi2.fmu"])
+    path.write_bytes(fmu.files(describe(CASES["mlp"]), sources_only=True)["model-fmi2.fmu"])
     about = fmpy.read_model_description(str(path))
     units = {v.name: v.unit for v in about.modelVariables}
     assert units[NAMES[0]] is None

@@ -20,6 +20,7 @@ from occamid.export import c, export, fmu, onnx, plainjson
 from occamid.export import st as plc
 from occamid.export.description import describe
 from occamid.export.names import identifier, identifiers, shown
+from occamid.files.folder import claim, new_folder
 from tests.support.exports import compile_c, random_ensemble, random_model
 from tests.support.exports import write as write_files
 from tests.support.structured_text import load
@@ -72,7 +73,7 @@ def test_no_name_breaks_or_enters_a_file(
     text = plc.files(d, title)[f"{word}.st"]
     assert text.isascii()
     load(text)
-    for file in fmu.files(d, title, binary=False).items():
+    for file in fmu.files(d, title, sources_only=True).items():
         path = folder / file[0]
         path.write_bytes(file[1])
         assert validate_fmu(str(path)) == []
@@ -109,20 +110,24 @@ def test_a_folder_of_the_user_is_left_alone(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")
-    with pytest.raises(FileError, match="not an export"):
+    with pytest.raises(FileError, match="no run of occamid"):
         export(MODEL, "json", mine)
     assert (mine / "thesis.txt").read_text() == "years of work"
     ours = tmp_path / "ours"
     export(MODEL, "json", ours)
-    export(MODEL, "c", ours)  # an untouched export is replaced
-    assert not (ours / "model.json").exists()
     (ours / "notes.txt").write_text("mine")
-    with pytest.raises(FileError, match=r"notes\.txt, which is yours"):
-        export(MODEL, "json", ours)
-    (ours / "notes.txt").unlink()
+    export(MODEL, "c", ours)  # an untouched export is replaced, what lies beside it stays
+    assert not (ours / "model.json").exists()
+    assert (ours / "notes.txt").read_text() == "mine"
     (ours / "model.c").write_text("/* edited */")
-    with pytest.raises(FileError, match=r"model\.c, which is yours"):
+    with pytest.raises(FileError, match=r"model\.c was changed"):
         export(MODEL, "json", ours)
+    run = tmp_path / "run"
+    with claim(run) as place, new_folder(place) as scratch:
+        (scratch / "model.safetensors").write_text("a run")
+    with pytest.raises(FileError, match="is a run of occamid"):
+        export(MODEL, "json", run)
+    assert (run / "model.safetensors").exists()
     empty = tmp_path / "empty"
     empty.mkdir()
     export(MODEL, "json", empty)
@@ -139,10 +144,8 @@ def test_unknown_formats_and_options_are_refused(tmp_path: Path) -> None:
 
 
 def saved(tmp_path: Path) -> Path:
-    from occamid.bands.modelfile import save_ensemble
-
     path = tmp_path / "model.safetensors"
-    save_ensemble(MODEL, path)
+    MODEL.save(path)
     return path
 
 
@@ -178,7 +181,7 @@ def test_a_missing_compiler_is_one_line_and_code_2(
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "C compiler" in told
-    assert _run(["export", str(path), "--format", "fmu", "--no-binary"]) == 0
+    assert _run(["export", str(path), "--format", "fmu", "--sources-only"]) == 0
     assert (tmp_path / "export-fmu" / "model-fmi3.fmu").exists()
 
 

@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamid.data import benchmarks, twins
+from occamid.data import twins
 from occamid.data.record import Record
 from occamid.export import c, fmu
 from occamid.export import casadi as symbolic
 from occamid.export.description import describe
 from occamid.training.model import Model
 from occamid.training.settings import Settings
-from occamid.training.train import identify
-from tests.conftest import real_data
+from occamid.training.train import train
+from occamid_benchmarks import registry
 from tests.export.test_fmu import Driver
 from tests.export.test_values import onnx_run
 from tests.support.exports import DRIVER, compile_c, run_c, write
+from tests.support.real import real_data
 
 LAGS = {"heat-exchanger": 40, "cascaded-tanks": 20, "coupled-drives": 10}
 QUICK: dict[str, Any] = {
@@ -32,7 +33,7 @@ QUICK: dict[str, Any] = {
 
 
 def records(name: str) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-    if name in benchmarks.BENCHMARKS:
+    if name in registry.BENCHMARKS:
         found = real_data(name)
         return found.estimation, found.test
     twin = twins.make(name)
@@ -50,12 +51,12 @@ def trained(name: str, network: str, estimation: tuple[Record, ...]) -> Model:
         **QUICK,
     )
     short = tuple(record[:800] for record in estimation)
-    return identify(short, settings).best
+    return train(short, settings).best
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
-@pytest.mark.parametrize("name", [*benchmarks.BENCHMARKS, *twins.TWINS])
+@pytest.mark.parametrize("name", [*registry.BENCHMARKS, *twins.TWINS])
 def test_exports_follow_the_python_model_over_whole_records(
     name: str, network: str, tmp_path: Path
 ) -> None:
@@ -81,7 +82,7 @@ def test_exports_follow_the_python_model_over_whole_records(
     for k, record in enumerate(test):
         y = record.y[: max(model.start, 1) + 3]
         n = len(y)
-        expected = model.simulate(record.u, y)[n:]
+        expected = model.free_run(record.u, y)[n:]
         for precision, (program, tolerance) in programs.items():
             compare(f"c {precision}", run_c(program, record.u, y)[n:], expected, tolerance)
         x = step.warm_state(record.u, y)

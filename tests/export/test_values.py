@@ -12,9 +12,10 @@ import onnxruntime
 import pytest
 
 from occamid.bands.ensemble import Ensemble
+from occamid.bands.mixture import weighted_median
 from occamid.export import casadi as symbolic
 from occamid.export import onnx, plainjson, recursion
-from occamid.export.description import Description, Member, describe, weighted_median
+from occamid.export.description import Description, Member, describe
 from occamid.export.kinds import StateSpace, state_space
 from occamid.export.program import simplify
 from occamid.training.model import Model
@@ -165,7 +166,7 @@ def random_state_space(
     )  # fmt: skip
     like = random_model(seed, nu=nu, ny=ny)
     member = Member(1.0, tuple((c, 0) for c in range(nu)), (), simplify(state_space(m)))
-    names = like.regressors_in
+    names = like.terms
     d = Description((member,), like.scaling, names.input_names, names.output_names, 0.5, start=0)
     return m, d
 

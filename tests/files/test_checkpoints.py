@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from occamid import Record, Result, Settings, identify
+from occamid import Batch, Record, Settings, train
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
 from occamid.files.checkpoints import Checkpoints, digest_of
 from tests.support.small import SMALL, small_record
+from tests.support.trained import batch_of
 
 CYCLES = SMALL.cycles
 
@@ -36,14 +37,14 @@ def resume(
     settings: Settings = SMALL,
     record: Record | None = None,
     held_back: list[slice] | None = None,
-) -> tuple[Result, list[tuple[str, int]]]:
+) -> tuple[Batch, list[tuple[str, int]]]:
     """An identification with checkpoints, and the cycles that it had to run."""
     watched = Watched(folder)
-    result = identify(record or small_record(), settings, held_back=held_back, checkpoints=watched)
+    result = train(record or small_record(), settings, held_back=held_back, checkpoints=watched)
     return result, sorted(watched.ran)
 
 
-def same(a: Result, b: Result) -> None:
+def same(a: Batch, b: Batch) -> None:
     for name, value in a.params.items():
         np.testing.assert_array_equal(value, b.params[name])
     for name, widths in a.psi.items():
@@ -54,15 +55,15 @@ def same(a: Result, b: Result) -> None:
 
 
 @pytest.fixture(scope="module")
-def plain() -> Result:
-    return identify(small_record(), SMALL)
+def plain() -> Batch:
+    return batch_of("mlp")
 
 
 def content(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
 
 
-def test_checkpoints_change_nothing_and_spare_everything(plain: Result, tmp_path: Path) -> None:
+def test_checkpoints_change_nothing_and_spare_everything(plain: Batch, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "kept"
     first, ran = resume(folder)
     same(first, plain)
@@ -77,7 +78,7 @@ def test_checkpoints_change_nothing_and_spare_everything(plain: Result, tmp_path
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_run_goes_on_after_its_last_whole_cycle(plain: Result, tmp_path: Path, left: int) -> None:
+def test_a_run_goes_on_after_its_last_whole_cycle(plain: Batch, tmp_path: Path, left: int) -> None:
     """Moments of the optimiser, masks and priors are those of an uninterrupted run."""
     _, all_cycles = resume(tmp_path)
     before = content(tmp_path)
@@ -90,7 +91,7 @@ def test_a_run_goes_on_after_its_last_whole_cycle(plain: Result, tmp_path: Path,
     assert content(tmp_path) == before
 
 
-def test_what_is_kept_is_what_is_used(plain: Result, tmp_path: Path) -> None:
+def test_what_is_kept_is_what_is_used(plain: Batch, tmp_path: Path) -> None:
     """Guards the test above: other numbers in the file give other numbers at the end."""
     resume(tmp_path)
     for path in tmp_path.glob("*-0.safetensors"):
@@ -105,7 +106,7 @@ def test_what_is_kept_is_what_is_used(plain: Result, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "other arrays", "other shape"])
-def test_a_damaged_file_is_made_again(plain: Result, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_is_made_again(plain: Batch, tmp_path: Path, damage: str) -> None:
     _, all_cycles = resume(tmp_path)
     before = content(tmp_path)
     key, cycle = all_cycles[1]
@@ -129,13 +130,13 @@ def test_a_damaged_file_is_made_again(plain: Result, tmp_path: Path, damage: str
     [{"seed": 1}, {"lam": (3e-3,)}, {"epochs": 31}, {"prune_psi": 2e-3}, {"activation": "relu"}],
 )
 def test_other_settings_reuse_nothing(
-    plain: Result, tmp_path: Path, change: dict[str, object]
+    plain: Batch, tmp_path: Path, change: dict[str, object]
 ) -> None:
     resume(tmp_path)
     settings = SMALL.replace(**change)
     found, ran = resume(tmp_path, settings)
     assert len(ran) == len({key for key, _ in ran}) * CYCLES
-    same(found, identify(small_record(), settings))
+    same(found, train(small_record(), settings))
 
 
 def test_other_data_reuse_nothing(tmp_path: Path) -> None:
@@ -143,11 +144,11 @@ def test_other_data_reuse_nothing(tmp_path: Path) -> None:
     other = small_record(seed=1)
     found, ran = resume(tmp_path, record=other)
     assert ran
-    same(found, identify(other, SMALL))
+    same(found, train(other, SMALL))
     held = [slice(50, 70)]
     found, ran = resume(tmp_path, held_back=held)
     assert ran
-    same(found, identify(small_record(), SMALL, held_back=held))
+    same(found, train(small_record(), SMALL, held_back=held))
 
 
 def test_a_digest_sees_values_shapes_and_types() -> None:
@@ -165,16 +166,46 @@ def test_a_digest_sees_values_shapes_and_types() -> None:
 
 
 def test_clearing_removes_the_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "kept"
+    folder, key = tmp_path / "kept", digest_of("key")
     checkpoints = Checkpoints(folder)
     checkpoints.clear()  # nothing is there yet
-    checkpoints.save("key", 0, (np.arange(3.0), {"b": np.array(True)}))
+    checkpoints.save(key, 0, (np.arange(3.0), {"b": np.array(True)}))
+    (folder / f".{key}-1.safetensors-ab_12xyz").write_bytes(b"half")
     checkpoints.clear()
     assert not folder.exists()
-    checkpoints.save("key", 1, (np.arange(3.0),))
+    checkpoints.save(key, 1, (np.arange(3.0),))
     (folder / "mine.txt").write_text("keep me", encoding="utf-8")
     checkpoints.clear()
     assert content(folder) == {"mine.txt": b"keep me"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["weights.safetensors", "layer-0.safetensors", ".layer-0.safetensors-old", f"{'a' * 24}-0.txt"],
+)
+def test_clearing_leaves_what_is_not_ours(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"mine")
+    Checkpoints(tmp_path).clear()
+    assert content(tmp_path) == {name: b"mine"}
+
+
+def test_clearing_leaves_links_and_empty_folders(tmp_path: Path) -> None:
+    name = f"{'a' * 24}-0.safetensors"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).write_bytes(b"mine")
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    (tmp_path / "empty").mkdir()
+    for folder in ("link", "empty"):
+        Checkpoints(tmp_path / folder).clear()
+    assert content(tmp_path / "mine") == {name: b"mine"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "link", "mine"]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(FileError) as caught:
+        Checkpoints(tmp_path / "file").save("key", 0, (np.arange(3.0),))
+    assert str(caught.value) == f"cannot make {tmp_path / 'file'}: File exists."
 
 
 def test_a_tree_comes_back_as_it_was(tmp_path: Path) -> None:

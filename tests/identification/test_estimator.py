@@ -153,7 +153,7 @@ def test_simulate_with_a_standard_deviation(fitted: SparseNARX, data: tuple[Arra
     run, std = fitted.simulate(X, y[:5], return_std=True)
     np.testing.assert_array_equal(run, fitted.simulate(X, y[:5]))
     record = Record(u=X, y=y, sampling_time=0.1)
-    expected = fitted.ensemble_.simulate_distribution(record, 5).std
+    expected = fitted.ensemble_.simulate(record, 5).std
     np.testing.assert_allclose(std, expected[:, 0])
     assert np.all(std[:5] == 0)
     assert np.all(std[5:] > 0)
@@ -182,7 +182,7 @@ def test_predict_without_outputs_starts_at_the_mean(
 def test_score_in_plain_numpy(fitted: SparseNARX) -> None:
     fresh = small_record(90, seed=5)
     n = fitted.max_lag_
-    run = fitted.ensemble_.simulate(fresh.u, fresh.y[:n])
+    run = fitted.ensemble_.free_run(fresh.u, fresh.y[:n])
     error, rest = (fresh.y - run)[n:], fresh.y[n:]
     expected = 1 - np.sum(error**2) / np.sum((rest - rest.mean()) ** 2)
     assert fitted.score(fresh.u, fresh.y[:, 0]) == pytest.approx(expected, rel=1e-12)

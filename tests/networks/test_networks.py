@@ -10,7 +10,7 @@ import pytest
 from occamid import networks
 from occamid.bands.posterior import fit_posterior
 from occamid.data.scaling import fit_scaling
-from occamid.data.windows import full_regressors
+from occamid.data.windows import all_terms
 from occamid.networks import MLP, Recurrent
 from occamid.networks.base import derivatives
 from occamid.networks.simulate import one_step
@@ -55,15 +55,15 @@ def test_a_direct_path_adds_a_linear_model(bias: bool) -> None:
     np.testing.assert_allclose(direct, np.asarray(z) @ p["skip.W"].T, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["rnn", "lstm", "rnn-no-bias", "lstm-no-bias"])
+@pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_nets_equal_a_numpy_loop(name: str) -> None:
     network = RECURRENT[name]
-    params, data = params_for(network), windows_for(network, T=7)
+    params, data = params_for(network), windows_for(network, T=7, R=2)
     p = {k: np.asarray(v) for k, v in params.items()}
-    z = np.asarray(data.z[0])
-    rnn = network.kind == "rnn"
-    expected = oracles.rnn_forward(p, z)[-1] if rnn else oracles.lstm_forward(p, z)[-1]
-    np.testing.assert_allclose(jax.jit(network.apply)(params, data.z)[0], expected, rtol=1e-12)
+    found = jax.jit(network.apply)(params, data.z)
+    for record in range(2):  # each from rest
+        expected = oracles.along(network, p, np.asarray(data.z[record]))
+        np.testing.assert_allclose(found[record], expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["mlp-deep", *RECURRENT])
@@ -95,10 +95,14 @@ def test_our_gradient_equals_automatic_differentiation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", networks.ACTIVATIONS)
-def test_derivatives_equal_finite_differences(name: str) -> None:
+def test_derivatives_equal_closed_forms_and_finite_differences(name: str) -> None:
     f = networks.ACTIVATIONS[name]
     x = jnp.linspace(-2.05, 2.05, 12)
     first, second = jax.jit(partial(derivatives, f))(x)
+    value, slope, bow = oracles.bend(name, np.asarray(x))
+    np.testing.assert_allclose(f(x), value, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(first, slope, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(second, bow, rtol=1e-10, atol=1e-14)
     d = 1e-4
     np.testing.assert_allclose(first, (f(x + d) - f(x - d)) / (2 * d), atol=1e-6)
     np.testing.assert_allclose(second, (f(x + d) - 2 * f(x) + f(x - d)) / d**2, atol=1e-5)
@@ -193,7 +197,7 @@ def test_only_the_direct_path_is_left() -> None:
 
 def test_the_last_layer_of_a_posterior_is_all_the_output_is_linear_in() -> None:
     record = small_record(40)
-    regressors = full_regressors(record, 1, 1)
+    regressors = all_terms(record, 1, 1)
     network = MLP(3, (2,), 1, "tanh", True, skip=True)
     weights = {n: np.array(v) for n, v in params_for(network).items()}
     widths = {n: np.ones(v.shape) for n, v in weights.items() if n.endswith("W")}

@@ -1,10 +1,9 @@
 """Free run and k-step prediction against plain Python loops; compaction; energy."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from occamid import DataError, Index, Model, Record, Result, SettingsError, identify
+from occamid import Batch, DataError, Index, Model, Record, SettingsError, train
 from occamid.data.twins import mass_spring_damper
 from tests.support import oracles
 from tests.support.small import SMALL, small_record
@@ -19,26 +18,20 @@ KINDS = {
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def result(request: pytest.FixtureRequest) -> Result:
-    return identify(small_record(), KINDS[request.param].replace(restarts=2, prune_weight=0.05))
+def result(request: pytest.FixtureRequest) -> Batch:
+    return train(small_record(), KINDS[request.param].replace(restarts=2, prune_weight=0.05))
 
 
 @pytest.fixture
-def model(result: Result) -> Model:
+def model(result: Batch) -> Model:
     return result.model(Index(0, 0, 2))
 
 
 def python_free_run(model: Model, record: Record, n_init: int, start: int) -> np.ndarray:
-    """The free run as a loop in scaled units."""
+    """The free run as a NumPy loop in scaled units."""
     scaled = model.scaling.apply(record)
-    params = {k: jnp.asarray(v) for k, v in model.weights.items()}
-
-    def step(state: object, z: np.ndarray) -> tuple[object, np.ndarray]:
-        state, y = model.network.step(params, state, jnp.asarray(z))
-        return state, np.asarray(y)
-
-    terms = (model.regressors_in.inputs, model.regressors_in.outputs)
-    state = model.network.initial_state(params)
+    step, state = oracles.step_of(model.network, dict(model.weights))
+    terms = (model.terms.inputs, model.terms.outputs)
     y = oracles.free_run(step, state, scaled.u, scaled.y[:n_init], terms, start)
     return model.scaling.undo_y(y)
 
@@ -47,14 +40,14 @@ def python_free_run(model: Model, record: Record, n_init: int, start: int) -> np
 def test_free_run_equals_a_python_loop(model: Model, n_init: int, x64: None) -> None:
     record = small_record(40, seed=3)
     expected = python_free_run(model, record, n_init, model.start)
-    found = model.simulate(record.u, record.y[:n_init])
+    found = model.free_run(record.u, record.y[:n_init])
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_one_step_uses_measured_outputs_only(model: Model, x64: None) -> None:
     """ŷ(t|t-1) from a free run started at each t on measured data before it."""
     record = small_record(20, seed=3)
-    found = model.predict(record)
+    found = model.predict(record).mean
     for t in (3, 10, 19):
         expected = python_free_run(model, record[: t + 1], t, model.start)[t]
         np.testing.assert_allclose(found[t], expected, rtol=1e-9)
@@ -63,7 +56,7 @@ def test_one_step_uses_measured_outputs_only(model: Model, x64: None) -> None:
 @pytest.mark.parametrize("horizon", [2, 5])
 def test_k_step_equals_short_free_runs(model: Model, horizon: int, x64: None) -> None:
     record = small_record(24, seed=3)
-    found = model.predict(record, horizon=horizon)
+    found = model.predict(record, horizon=horizon).mean
     np.testing.assert_array_equal(found[: model.start], record.y[: model.start])
     for t in range(model.start, len(record)):
         known = max(model.start, t - horizon + 1)
@@ -73,30 +66,43 @@ def test_k_step_equals_short_free_runs(model: Model, horizon: int, x64: None) ->
 
 def test_prediction_leaves_no_state(model: Model) -> None:
     record = small_record(30, seed=4)
-    first = model.predict(record, horizon=3)
-    model.simulate(record.u, record.y[:5])
-    np.testing.assert_array_equal(model.predict(record, horizon=3), first)
+    first = model.predict(record, horizon=3).mean
+    model.free_run(record.u, record.y[:5])
+    np.testing.assert_array_equal(model.predict(record, horizon=3).mean, first)
 
 
-def test_compact_computes_the_same(result: Result) -> None:
+def test_a_run_of_a_record_is_the_free_run_after_its_first_outputs(model: Model) -> None:
+    record = small_record(30, seed=4)
+    for n_init in (None, 8):
+        run, known = model.simulate(record, n_init), n_init or model.start
+        assert run.n_init == known
+        np.testing.assert_array_equal(run.mean, model.free_run(record.u, record.y[:known]))
+        miss = (run.mean - record.y)[known:]
+        np.testing.assert_allclose(run.rmse(record), np.sqrt(np.mean(miss**2, axis=0)))
+    assert model.predict(record).n_init == model.start
+
+
+def test_compact_computes_the_same(result: Batch) -> None:
     record = small_record(60, seed=4)
     for index in np.ndindex(*result.shape):
         model = result.model(Index(*index))
         small = model.compact()
         assert small.regressors == model.regressors
-        assert small.regressors_in.names == small.regressors
+        assert small.terms.names == small.regressors
         assert small.max_lag <= model.max_lag
         assert sum(v.size for v in small.weights.values()) <= sum(
             v.size for v in model.weights.values()
         )
         for k in (1, 4):
             np.testing.assert_allclose(
-                small.predict(record, horizon=k), model.predict(record, horizon=k), atol=1e-6
+                small.predict(record, horizon=k).mean,
+                model.predict(record, horizon=k).mean,
+                atol=1e-6,
             )
         for n_init in (3, 8):
             np.testing.assert_allclose(
-                small.simulate(record.u, record.y[:n_init]),
-                model.simulate(record.u, record.y[:n_init]),
+                small.free_run(record.u, record.y[:n_init]),
+                model.free_run(record.u, record.y[:n_init]),
                 atol=1e-6,
             )
         assert small.energy(record) == pytest.approx(model.energy(record), rel=1e-9)
@@ -104,7 +110,7 @@ def test_compact_computes_the_same(result: Result) -> None:
 
 def test_compact_removes_what_is_dead_and_folds_constants() -> None:
     """By hand: a constant neuron, an unread neuron, an unused regressor."""
-    found = identify(small_record(), SMALL.replace(restarts=1, activation="sigmoid"))
+    found = train(small_record(), SMALL.replace(restarts=1, activation="sigmoid"))
     model = found.model(Index(0, 0, 0))
     W0, W1 = model.weights["layer0.W"].copy(), model.weights["layer1.W"].copy()
     W0[1] = 0.0  # constant: sigmoid(b) always
@@ -120,15 +126,15 @@ def test_compact_removes_what_is_dead_and_folds_constants() -> None:
     assert "u[t-3]" not in small.regressors
     assert small.weights["layer1.b"] != model.weights["layer1.b"]
     record = small_record(50, seed=2)
-    np.testing.assert_allclose(small.predict(record), model.predict(record), atol=1e-12)
-    short = small.simulate(record.u, record.y[:2])
+    np.testing.assert_allclose(small.predict(record).mean, model.predict(record).mean, atol=1e-12)
+    short = small.free_run(record.u, record.y[:2])
     assert short.shape == record.y.shape
 
 
 def test_compact_without_biases_keeps_constants() -> None:
     """Sigmoid neurons without input give ½; the compact net gains a bias for them."""
     settings = SMALL.replace(restarts=1, activation="sigmoid", bias=False)
-    model = identify(small_record(), settings).model(Index(0, 0, 0))
+    model = train(small_record(), settings).model(Index(0, 0, 0))
     W0 = model.weights["layer0.W"].copy()
     W0[[0, 2]] = 0.0
     model = model.with_weights({"layer0.W": W0})
@@ -136,12 +142,12 @@ def test_compact_without_biases_keeps_constants() -> None:
     assert small.network.hidden == (2,)
     assert "layer1.b" in small.weights
     record = small_record(50, seed=2)
-    np.testing.assert_allclose(small.predict(record), model.predict(record), atol=1e-12)
+    np.testing.assert_allclose(small.predict(record).mean, model.predict(record).mean, atol=1e-12)
 
 
 def test_energy_is_half_the_squared_residuals(model: Model) -> None:
     a, b = small_record(40, seed=1), small_record(30, seed=2)
-    residuals = [r.y[model.start :] - model.predict(r)[model.start :] for r in (a, b)]
+    residuals = [r.y[model.start :] - model.predict(r).mean[model.start :] for r in (a, b)]
     expected = 0.5 * sum(np.sum(r**2) for r in residuals)
     assert model.energy([a, b]) == pytest.approx(expected, rel=1e-10)
 
@@ -175,12 +181,12 @@ def test_curvature_methods_have_one_contract(model: Model) -> None:
 def test_two_inputs_and_two_outputs() -> None:
     twin = mass_spring_damper(0, samples=150)
     for network in ("mlp", "lstm"):
-        found = identify(twin.estimation, SMALL.replace(network=network, restarts=2))
+        found = train(twin.estimation, SMALL.replace(network=network, restarts=2))
         model = found.best
-        assert set(model.regressors) <= set(found.regressors.names)
-        assert found.regressors.names[0] == "u1[t-3]"
-        assert found.regressors.names[-1] == "y2[t-1]"
-        run = model.simulate(twin.test.u, twin.test.y[:5])
+        assert set(model.regressors) <= set(found.terms.names)
+        assert found.terms.names[0] == "u1[t-3]"
+        assert found.terms.names[-1] == "y2[t-1]"
+        run = model.free_run(twin.test.u, twin.test.y[:5])
         expected = python_free_run(model, twin.test[:30], 5, 3)
         np.testing.assert_allclose(run[:30], expected, rtol=1e-3, atol=1e-4)
 
@@ -189,15 +195,15 @@ def test_messages_of_bad_calls(model: Model) -> None:
     record = small_record(30)
     for call, message in (
         (
-            lambda: model.simulate(record.u, record.y[:2]),
+            lambda: model.free_run(record.u, record.y[:2]),
             "y_init has 2 samples; the model needs the first 3 outputs.",
         ),
         (
-            lambda: model.simulate(record.u[:5], record.y[:5]),
+            lambda: model.free_run(record.u[:5], record.y[:5]),
             "y_init has 5 samples and u has 5; nothing is left to simulate.",
         ),
         (
-            lambda: model.simulate(record.u, np.ones((5, 2))),
+            lambda: model.free_run(record.u, np.ones((5, 2))),
             "y_init has 2 columns; the model has 1 outputs.",
         ),
         (

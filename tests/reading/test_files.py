@@ -10,21 +10,14 @@ from typing import Any
 
 import h5py
 import numpy as np
-import openpyxl
 import pandas as pd
 import pytest
 import scipy.io
 
 from occamid.data.record import Record, as_record
-from occamid.reading.files import read_records
-from tests.conftest import real_data
-
-RNG = np.random.default_rng(3)
-N = 40
-T = np.round(0.25 * np.arange(N), 2)
-U = np.round(RNG.normal(size=(N, 2)), 4)
-Y = np.round(RNG.normal(size=N), 4)
-FRAME = pd.DataFrame({"time": T, "u1": U[:, 0], "u2": U[:, 1], "y": Y})
+from occamid.reading import files
+from tests.support.real import real_data
+from tests.support.tables import FRAME, RNG, N, T, U, Y, cells, csv, excel, mat73, write
 
 
 @pytest.fixture(autouse=True)
@@ -33,18 +26,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(name: str, text: str, encoding: str = "utf-8") -> Path:
-    path = Path(name)
-    path.write_bytes(text.encode(encoding))
-    return path
-
-
-def csv(frame: pd.DataFrame = FRAME, **options: Any) -> str:
-    return str(frame.to_csv(index=False, lineterminator="\n", **options))
-
-
 def read(path: Path | str, **options: Any) -> Record:
-    (record,) = read_records(path, **options)
+    (record,) = files.read(path, **options)
     return record
 
 
@@ -179,21 +162,6 @@ def test_guessed_names(inputs: str, outputs: str) -> None:
 # --- spreadsheets, Parquet ----------------------------------------------------------------------
 
 
-def excel(name: str = "rig.xlsx", **sheets: list[list[Any]]) -> Path:
-    book = openpyxl.Workbook()
-    book.remove(book.worksheets[0])
-    for title, rows in sheets.items():
-        sheet = book.create_sheet(title)
-        for row in rows:
-            sheet.append(row)
-    book.save(name)
-    return Path(name)
-
-
-def cells(frame: pd.DataFrame = FRAME) -> list[list[Any]]:
-    return [list(frame.columns), *frame.astype(object).to_numpy().tolist()]
-
-
 def test_excel() -> None:
     check(read(excel(Data=cells(), Notes=[])))
 
@@ -263,7 +231,7 @@ def test_mat_struct_array_is_several_experiments() -> None:
     data[0] = U, Y, 0.25
     data[1] = U[:20], Y[:20], 0.25
     scipy.io.savemat("rig.mat", {"data": data})
-    first, second = read_records("rig.mat")
+    first, second = files.read("rig.mat")
     check(first, name="rig #1")
     assert (second.name, len(second)) == ("rig #2", 20)
 
@@ -273,21 +241,6 @@ def test_mat_variables_of_different_length_and_by_matrix() -> None:
     record = read("rig.mat", inputs=["ue"], outputs=["ye"], sampling_time=0.25)
     assert record.input_names == ("ue1", "ue2")
     np.testing.assert_array_equal(record.u, U)
-
-
-def mat73(name: str, **items: Any) -> Path:
-    """A file as MATLAB writes it with -v7.3: axes turned round, classes as attributes."""
-    with h5py.File(name, "w", userblock_size=512) as file:
-        for path, value in items.items():
-            place = path.replace("__", "/")
-            array = np.atleast_2d(np.asarray(value, dtype=float))
-            array = array.T if np.ndim(value) == 1 else array
-            file.create_dataset(place, data=array.T)
-            file[place].attrs["MATLAB_class"] = np.bytes_("double")
-    raw = bytearray(Path(name).read_bytes())
-    raw[:128] = b"MATLAB 7.3 MAT-file, HDF5 schema 1.00 .".ljust(124) + b"\x00\x02IM"
-    Path(name).write_bytes(raw)
-    return Path(name)
 
 
 def test_mat_73() -> None:
@@ -449,7 +402,7 @@ def test_gaps_split_at_empty_cells() -> None:
     frame.loc[10, "u1"] = np.nan
     frame.loc[25:27, "y"] = np.nan
     frame.loc[29, "u2"] = np.inf
-    records = read_records(write("rig.csv", csv(frame)), gaps="split")
+    records = files.read(write("rig.csv", csv(frame)), gaps="split")
     assert [(r.name, len(r)) for r in records] == [("rig #1", 10), ("rig #2", 14), ("rig #3", 10)]
     np.testing.assert_array_equal(records[1].u, U[11:25])
     np.testing.assert_array_equal(records[2].y[:, 0], Y[30:])  # row 28 alone is dropped
@@ -459,43 +412,43 @@ def test_gaps_split_at_empty_cells() -> None:
 def test_gaps_split_where_rows_are_missing() -> None:
     frame = FRAME.drop(index=[12, 13, 30])
     path = write("rig.csv", csv(frame))
-    records = read_records(path, gaps="split")
+    records = files.read(path, gaps="split")
     assert [len(r) for r in records] == [12, 16, 9]
     np.testing.assert_array_equal(records[1].u, U[14:30])
     bridged = read(path, resample=True)
     assert len(bridged) == N
     np.testing.assert_allclose(bridged.u[12], U[11] + (U[14] - U[11]) / 3)
-    assert [len(r) for r in read_records(path, gaps="split", resample=True)] == [12, 16, 9]
+    assert [len(r) for r in files.read(path, gaps="split", resample=True)] == [12, 16, 9]
 
 
 def test_a_missing_time_leaves_a_gap() -> None:
     frame = FRAME.copy()
     frame.loc[20, "time"] = np.nan
-    records = read_records(write("rig.csv", csv(frame)), gaps="split")
+    records = files.read(write("rig.csv", csv(frame)), gaps="split")
     assert [len(r) for r in records] == [20, 19]
 
 
 def test_every_second_row_missing_does_not_double_the_step() -> None:
     frame = FRAME.copy()
     frame.loc[1:35:2, "y"] = np.nan
-    (record,) = read_records(write("rig.csv", csv(frame)), gaps="split")
+    (record,) = files.read(write("rig.csv", csv(frame)), gaps="split")
     assert (len(record), record.sampling_time) == (4, 0.25)
 
 
 def test_an_experiment_column() -> None:
     frame = FRAME.assign(run=np.repeat(["cold", "warm"], N // 2))
     frame["time"] = np.tile(T[: N // 2], 2)
-    cold, warm = read_records(write("rig.csv", csv(frame)), experiment="run")
+    cold, warm = files.read(write("rig.csv", csv(frame)), experiment="run")
     assert (cold.name, warm.name) == ("rig cold", "rig warm")
     np.testing.assert_array_equal(warm.u, U[N // 2 :])
     numbered = frame.assign(run=np.repeat([1.0, 2.0], N // 2)).rename(columns={"run": "Experiment"})
-    assert [r.name for r in read_records(write("rig.csv", csv(numbered)))] == ["rig 1", "rig 2"]
+    assert [r.name for r in files.read(write("rig.csv", csv(numbered)))] == ["rig 1", "rig 2"]
 
 
 def test_several_files() -> None:
     Path("other").mkdir()
     paths = [write("a.csv", csv()), write("other/a.csv", csv()), excel("b.xlsx", Data=cells())]
-    records = read_records(paths)
+    records = files.read(paths)
     assert [r.name for r in records] == ["a", "a #2", "b"]
     for record in records:
         check(record, name=record.name)
@@ -504,20 +457,20 @@ def test_several_files() -> None:
 def test_files_may_differ_in_their_sampling_time_by_rounding() -> None:
     frame = pd.DataFrame({"t": np.round(np.arange(N) / 60, 3), "u": U[:, 0], "y": Y})
     paths = [write("a.csv", csv(frame)), write("b.csv", csv(frame[:31]))]
-    first, second = read_records(paths)
+    first, second = files.read(paths)
     assert first.sampling_time == second.sampling_time
 
 
 def test_a_channel_may_rest_in_one_of_the_files() -> None:
     paths = [write("a.csv", csv()), write("b.csv", csv(FRAME.assign(u1=1.0)))]
-    assert len(read_records(paths)) == 2
+    assert len(files.read(paths)) == 2
 
 
 def test_real_records() -> None:
-    from occamid.data import benchmarks
+    from occamid_benchmarks import registry
 
     tanks = real_data("cascaded-tanks").estimation[0]
-    record = read(benchmarks.path("cascaded-tanks"), inputs=["uEst"], outputs=["yEst"])
+    record = read(registry.path("cascaded-tanks"), inputs=["uEst"], outputs=["yEst"])
     np.testing.assert_array_equal(record.u, tanks.u)
     np.testing.assert_array_equal(record.y, tanks.y)
     assert record.sampling_time == 4.0

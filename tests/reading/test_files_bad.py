@@ -19,8 +19,8 @@ import scipy.io
 
 from occamid.data.record import as_record
 from occamid.errors import DataError, FileError, OccamidError, SettingsError
-from occamid.reading.files import read_records
-from tests.reading.test_files import FRAME, N, T, U, Y, cells, csv, excel, mat73, write
+from occamid.reading import files
+from tests.support.tables import FRAME, N, T, U, Y, cells, csv, excel, mat73, write
 
 Make = Callable[[], Any]  # writes the file, returns the paths
 
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(kind: type[OccamidError], paths: Any, **options: Any) -> str:
     """The message; it is of the kind exactly, and on one line."""
     with pytest.raises(OccamidError) as caught:
-        read_records(paths, **options)
+        files.read(paths, **options)
     assert type(caught.value) is kind
     said = str(caught.value)
     assert len(said.splitlines()) == 1
@@ -137,7 +137,7 @@ def opaque73() -> Path:
 STAMPS = pd.Timestamp("2024-03-04 10:00:00") + pd.to_timedelta(T, unit="s")
 COLUMNS = "time (1), u1 (2), u2 (3), y (4)"
 DAMAGED = "{}: the file is damaged, cut short or no {} file; save or copy it again."
-SPLIT = "fill it, or read the pieces between gaps with --gaps split."
+SPLIT = 'fill it, or read the pieces between gaps with `gaps="split"`.'
 IDDATA = (
     "rig.mat: z1 is a MATLAB object (iddata) that only MATLAB can read; save it there as plain "
     "variables: u = z1.u; y = z1.y; Ts = z1.Ts; save('rig.mat','u','y','Ts')"
@@ -426,21 +426,21 @@ TABLES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         {},
         DataError,
         "rig.csv: line 8, column u2: 'stuck' is not a number; correct it, or leave the cell empty "
-        "and use --gaps split.",
+        'and use `gaps="split"`.',
     ),
     "text in Excel": (
         lambda: excel(Data=cells(FRAME.astype(object).replace({"y": {Y[3]: "#DIV/0!"}}))),
         {},
         DataError,
         "rig.xlsx: row 5, column y: '#DIV/0!' is not a number; correct it, or leave the cell empty "
-        "and use --gaps split.",
+        'and use `gaps="split"`.',
     ),
     "a point among commas": (
         lambda: write("rig.csv", lines(csv(sep=";", decimal=","), l9="1,5;1.5;0,5;0,5")),
         {},
         DataError,
         "rig.csv: line 9, column u1: '1.5' is not a number with a decimal comma; correct it, or "
-        "leave the cell empty and use --gaps split.",
+        'leave the cell empty and use `gaps="split"`.',
     ),
     "an empty cell": (
         lambda: write("rig.csv", put("u1", (4, None), (9, None))),
@@ -521,7 +521,7 @@ TABLES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         lambda: [write("a.csv", table()), write("b.csv", table(u2=None))],
         {"inputs": ["u2"]},
         DataError,
-        "b.csv: --inputs: no column is called 'u2'. The columns are time (1), u1 (2), "
+        "b.csv: `inputs`: no column is called 'u2'. The columns are time (1), u1 (2), "
         "y (3).",
     ),
     "files of different steps": (
@@ -529,7 +529,7 @@ TABLES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         {},
         DataError,
         'records "a" and "b" differ in their sampling time: 0.25 and 0.5 s; bring them to the same '
-        "steps with --resample-to SECONDS.",
+        "steps with `resample=SECONDS`.",
     ),
     "variables of different length": (
         lambda: mat(u=U, y=Y[:-3]),
@@ -560,32 +560,32 @@ TABLES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         {},
         DataError,
         "rig.mat: Ts and fs state different sampling times (0.1 s, 0.25 s); state it with "
-        "--sampling-time.",
+        "`sampling_time`.",
     ),
     "no sampling time": (
         lambda: mat(u=U, y=Y, Ts=-1),
         {},
         DataError,
-        "rig.mat: Ts is -1, which is no sampling time; state it with --sampling-time.",
+        "rig.mat: Ts is -1, which is no sampling time; state it with `sampling_time`.",
     ),
     "a sampling time that contradicts the time": (
         lambda: npz(u=U, y=Y, t=T, Ts=0.1),
         {},
         DataError,
         "rig.npz: the file states a sampling time of 0.1 s, but column t has steps of 0.25 s; give "
-        "the right one with --sampling-time.",
+        "the right one with `sampling_time`.",
     ),
     "several sheets": (
         lambda: excel(Monday=cells(), Tuesday=cells()),
         {},
         DataError,
-        "rig.xlsx: several sheets hold data (Monday, Tuesday); name one with --variable.",
+        "rig.xlsx: several sheets hold data (Monday, Tuesday); name one with `variable`.",
     ),
 }  # fmt: skip
 
 # --- time ---------------------------------------------------------------------------------------
 
-BACK = "sort the rows, tell experiments apart with --experiment, or use --sampling-time."
+BACK = "sort the rows, tell experiments apart with `experiment`, or use `sampling_time`."
 TIMES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
     "back": (
         lambda: write("rig.csv", put("time", (20, 1.0))),
@@ -604,22 +604,23 @@ TIMES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         {},
         DataError,
         "rig.csv: the sampling is uneven: the step to line 22 is 0.28 s, 12.00% off the usual "
-        "0.25 s; interpolate to even steps with --resample.",
+        "0.25 s; interpolate to even steps with `resample`.",
     ),
     "rows missing": (
         lambda: write("rig.csv", csv(FRAME.drop(index=[9, 10, 11, 30]))),
         {},
         DataError,
         "rig.csv: 3 rows missing before line 11: the time goes from 2 to 3 s where the step is "
-        "0.25 s (2 gaps in all); read the pieces with --gaps split or bridge the gaps with "
-        "--resample.",
+        '0.25 s (2 gaps in all); read the pieces with `gaps="split"` or bridge the gaps with '
+        "`resample`.",
     ),
     "a row missing among whole seconds": (
         lambda: write("rig.csv", csv(FRAME.assign(time=range(N)).drop(index=17))),
         {},
         DataError,
         "rig.csv: 1 row missing before line 19: the time goes from 16 to 18 s where the step is "
-        "1 s (1 gap in all); read the pieces with --gaps split or bridge the gaps with --resample.",
+        '1 s (1 gap in all); read the pieces with `gaps="split"` or bridge the gaps with '
+        "`resample`.",
     ),
     "an empty time": (
         lambda: write("rig.csv", put("time", (3, None))),
@@ -653,37 +654,37 @@ TIMES: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         {},
         DataError,
         "rig.npz: column t starts at 1.7e+12, which looks like milliseconds since 1970; divide it "
-        "to get seconds, or use --sampling-time.",
+        "to get seconds, or use `sampling_time`.",
     ),
     "two columns of time": (
         lambda: write("rig.csv", table(t=T)),
         {},
         DataError,
-        "rig.csv: time, t may all be the time; name one with --time, or give --sampling-time.",
+        "rig.csv: time, t may all be the time; name one with `time`, or give `sampling_time`.",
     ),
     "dates as an input": (
         lambda: npz(u=STAMPS.to_numpy(), y=Y),
         {},
         DataError,
-        "rig.npz: column u holds dates, not numbers; if it is the time, name it with --time.",
+        "rig.npz: column u holds dates, not numbers; if it is the time, name it with `time`.",
     ),
     "resampling without time": (
         lambda: write("rig.csv", table(time=None)),
         {"resample": True},
         SettingsError,
-        "rig.csv: --resample needs a time column; name it with --time.",
+        "rig.csv: `resample` needs a time column; name it with `time`.",
     ),
     "far too small a step": (
         lambda: write("rig.csv", table()),
         {"resample": 1e-9},
         SettingsError,
-        "--resample 1e-09 would make 9.75e+09 rows; at most 50000000 are made.",
+        "`resample` 1e-09 would make 9.75e+09 rows; at most 50000000 are made.",
     ),
     "far too large a step": (
         lambda: write("rig.csv", table()),
         {"resample": 100},
         SettingsError,
-        "--resample 100 is longer than 9.75 s of data.",
+        "`resample` 100 is longer than 9.75 s of data.",
     ),
 }
 
@@ -707,69 +708,69 @@ OPTIONS: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         nameless,
         {},
         DataError,
-        "rig.csv: no column is called u, so the inputs must be named with --inputs; the columns "
+        "rig.csv: no column is called u, so the inputs must be named with `inputs`; the columns "
         "are time (1), valve (2), pump (3), level (4).",
     ),
     "outputs not named": (
         nameless,
         {"inputs": ["valve"]},
         DataError,
-        "rig.csv: no column is called y, so the outputs must be named with --outputs; the columns "
+        "rig.csv: no column is called y, so the outputs must be named with `outputs`; the columns "
         "are time (1), valve (2), pump (3), level (4).",
     ),
     "structs": (
         lambda: mat(est={"u": U, "y": Y}, val={"u": U, "y": Y}),
         {},
         DataError,
-        "rig.mat: no column is called u, so the inputs must be named with --inputs or one struct "
-        "with --variable (est, val); the columns are est.u1 (1), est.u2 (2), est.y (3), val.u1 "
+        "rig.mat: no column is called u, so the inputs must be named with `inputs` or one struct "
+        "with `variable` (est, val); the columns are est.u1 (1), est.u2 (2), est.y (3), val.u1 "
         "(4), val.u2 (5), val.y (6).",
     ),
     "a misspelt column": (
         nameless,
         {"inputs": ["vlave"], "outputs": ["level"]},
         DataError,
-        "rig.csv: --inputs: no column is called 'vlave'. Did you mean valve or level? The columns "
+        "rig.csv: `inputs`: no column is called 'vlave'. Did you mean valve or level? The columns "
         "are time (1), valve (2), pump (3), level (4).",
     ),
     "other capitals": (
         nameless,
         {"inputs": ["valve"], "outputs": ["LEVEL"]},
         DataError,
-        "rig.csv: --outputs: no column is called 'LEVEL'. Did you mean level or valve? The columns "
+        "rig.csv: `outputs`: no column is called 'LEVEL'. Did you mean level or valve? The columns "
         "are time (1), valve (2), pump (3), level (4).",
     ),
     "no such time": (
         good,
         {"time": "clock"},
         DataError,
-        f"rig.csv: --time: no column is called 'clock'. The columns are {COLUMNS}.",
+        f"rig.csv: `time`: no column is called 'clock'. The columns are {COLUMNS}.",
     ),
     "position zero": (
         good,
         {"inputs": [0]},
         DataError,
-        "rig.csv: --inputs asks for column 0; columns are counted from 1 to 4: "
+        "rig.csv: `inputs` asks for column 0; columns are counted from 1 to 4: "
         f"{COLUMNS}.",
     ),
     "position five": (
         good,
         {"outputs": ["5"]},
         DataError,
-        "rig.csv: --outputs asks for column 5; columns are counted from 1 to 4: "
+        "rig.csv: `outputs` asks for column 5; columns are counted from 1 to 4: "
         f"{COLUMNS}.",
     ),
     "half a position": (
         good,
         {"inputs": [1.5]},
         SettingsError,
-        "--inputs takes names of columns or positions counted from 1, not 1.5.",
+        "`inputs` takes names of columns or positions counted from 1, not 1.5.",
     ),
     "no inputs": (
-        good, {"inputs": None}, SettingsError, "--inputs takes names of columns, not None."
+        good, {"inputs": None}, SettingsError, "`inputs` takes names of columns, not None."
     ),
     "one column twice": (
-        good, {"inputs": ["u1", 2]}, SettingsError, "--inputs names the column u1 twice."
+        good, {"inputs": ["u1", 2]}, SettingsError, "`inputs` names the column u1 twice."
     ),
     "one column in two roles": (
         good,
@@ -787,37 +788,37 @@ OPTIONS: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         lambda: npz(u=U, y=Y),
         {"time": "u", "inputs": ["y"]},
         DataError,
-        "rig.npz: --time: u has 2 columns; name one of u1, u2.",
+        "rig.npz: `time`: u has 2 columns; name one of u1, u2.",
     ),
     "sampling time zero": (
         good,
         {"sampling_time": 0},
         SettingsError,
-        "--sampling-time takes a positive number of seconds, not 0.",
+        "`sampling_time` takes a positive number of seconds, not 0.",
     ),
     "sampling time in words": (
         good,
         {"sampling_time": "fast"},
         SettingsError,
-        "--sampling-time takes a positive number of seconds, not 'fast'.",
+        "`sampling_time` takes a positive number of seconds, not 'fast'.",
     ),
     "step not a number": (
         good,
         {"resample": float("nan")},
         SettingsError,
-        "--resample takes a positive number of seconds, not nan.",
+        "`resample` takes a positive number of seconds, not nan.",
     ),
     "time and sampling time": (
         good,
         {"time": "time", "sampling_time": 1.0},
         SettingsError,
-        "give --time or --sampling-time, not both.",
+        "give `time` or `sampling_time`, not both.",
     ),
     "resampling with a sampling time": (
         good,
         {"resample": True, "sampling_time": 1.0},
         SettingsError,
-        "--resample needs the time column, which --sampling-time replaces.",
+        "`resample` needs the time column, which `sampling_time` replaces.",
     ),
     "unknown treatment of gaps": (
         good,
@@ -829,10 +830,10 @@ OPTIONS: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
         good,
         {"variable": "data"},
         SettingsError,
-        "rig.csv: --variable is for sheets and variables; this file holds one table.",
+        "rig.csv: `variable` is for sheets and variables; this file holds one table.",
     ),
     "a number for a variable": (
-        good, {"variable": 3}, SettingsError, "--variable takes a name, not 3."
+        good, {"variable": 3}, SettingsError, "`variable` takes a name, not 3."
     ),
     "no such variable": (
         lambda: mat(est={"u": U, "y": Y}, val={"u": U, "y": Y}),
@@ -906,7 +907,7 @@ def test_names_with_line_breaks_stay_on_one_line() -> None:
     rows = cells()
     rows[0][1] = "valve\nleft"
     assert refused(DataError, excel(Data=rows), inputs=["pump"]) == (
-        "rig.xlsx: --inputs: no column is called 'pump'. The columns are time (1), valve left (2), "
+        "rig.xlsx: `inputs`: no column is called 'pump'. The columns are time (1), valve left (2), "
         "u2 (3), y (4)."
     )
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from occamid.data.record import Record
 from occamid.errors import OccamidError
-from occamid.reading.files import read_records
+from occamid.reading import files
 from occamid.reading.tables import KINDS
-from tests.reading.test_files import FRAME, T, U, Y, cells, csv, excel, mat73
+from tests.support.tables import FRAME, T, U, Y, cells, csv, excel, mat73
 
 FIXED = settings(
     derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
@@ -31,7 +31,7 @@ def read(path: Path, **options: Any) -> None:
     """Read; what is raised is ours and on one line, what is returned is sound."""
     said = None
     try:
-        records = read_records(path, **options)
+        records = files.read(path, **options)
     except OccamidError as error:
         records, said = (), str(error)
     assert bool(records) != bool(said)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from occamid import Settings
-from occamid.benchmark.rows import WARNING, Experiment, Quoted, experiments
-from occamid.data.benchmarks import Data
 from occamid.data.record import Record
+from occamid_benchmarks.experiments import WARNING, Experiment, Quoted, experiments
+from occamid_benchmarks.registry import Data
 
 TINY = Settings(
     hidden=(3,), input_lags=3, output_lags=2, restarts=3, cycles=2, epochs=15, lam=(2e-3,)
@@ -66,7 +66,7 @@ class Numbers:
 
 
 def finished_run(name: str, protocol: str, number: Numbers) -> dict[str, Any]:
-    """A report as :func:`occamid.benchmark.run.report` writes it."""
+    """A report as :func:`occamid_benchmarks.reproduce.report` writes it."""
     e = experiments()[name]
     records = [f"{e.record} test {k}" for k in range(len(e.paper_rmse))]
 

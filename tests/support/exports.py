@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.mixture import weighted_median
 from occamid.bands.posterior import Posterior
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Regressors
+from occamid.data.windows import Terms
 from occamid.export.recursion import FUNCTIONS
 from occamid.networks import MLP, Network, Recurrent, is_matrix
 from occamid.training.model import Model
@@ -37,7 +38,7 @@ def random_model(
     """A model with random weights, pruned at random, that does not run away."""
     rng = np.random.default_rng(seed)
     names = names or tuple(f"u{i}" for i in range(nu)) + tuple(f"y{i}" for i in range(ny))
-    terms = Regressors(
+    terms = Terms(
         tuple((c, lag) for c in range(nu) for lag in range(lags, delay - 1, -1)),
         tuple((c, lag) for c in range(ny) for lag in range(lags, 0, -1)),
         names[:nu],
@@ -55,12 +56,8 @@ def random_model(
         if name == "skip.W":
             value *= 0.3
         weights[name] = value * (rng.random(spec.shape) < density) if is_matrix(name) else value
-    scaling = Scaling(
-        rng.normal(size=nu),
-        rng.uniform(0.5, 2, nu),
-        5 + rng.normal(size=ny),
-        rng.uniform(0.5, 2, ny),
-    )
+    u_std, y_mean, y_std = rng.uniform(0.5, 2, nu), 5 + rng.normal(size=ny), rng.uniform(0.5, 2, ny)
+    scaling = Scaling(rng.normal(size=nu), u_std, y_mean, y_std, u_std, y_mean, y_std)
     return Model(network, terms, scaling, weights, start=lags, sampling_time=0.5)
 
 
@@ -72,7 +69,7 @@ def random_ensemble(seed: int, count: int = 3, equal: bool = False, **kinds: obj
     for model in models:
         small = Model(
             model.network,
-            model.regressors_in,
+            model.terms,
             first.scaling,
             model.weights,
             model.start,
@@ -110,8 +107,8 @@ def plain_loop(model: Model | Ensemble, u: Array, y_init: Array) -> Array:
     """The free run written down again, sample by sample and unit by unit of a member."""
     if isinstance(model, Ensemble):
         runs = np.stack([plain_loop(p.model, u, y_init) for p in model.posteriors])
-        return model._combined(runs, "median")
-    s, r, W = model.scaling, model.regressors_in, model.weights
+        return weighted_median(runs, model.weights)
+    s, r, W = model.scaling, model.terms, model.weights
     v, w = (u - s.u_offset) / s.u_scale, list((y_init - s.y_offset) / s.y_scale)
     h = [np.zeros(n) for n in model.network.hidden]
     c = [np.zeros(n) for n in model.network.hidden]

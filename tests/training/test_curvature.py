@@ -8,7 +8,15 @@ import pytest
 from occamid.networks import MLP, Network, Recurrent
 from occamid.training.curvature import CURVATURES
 from tests.support import oracles
-from tests.support.cases import ALL, DEEP, ONE_HIDDEN, RECURRENT, params_for, windows_for
+from tests.support.cases import (
+    ACTIVATIONS,
+    ALL,
+    DEEP,
+    ONE_HIDDEN,
+    RECURRENT,
+    params_for,
+    windows_for,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -91,24 +99,66 @@ def test_recursive_is_exact_for_one_time_step(name: str) -> None:
         assert relative_error(found[key], dense[key]) < 1e-8, key
 
 
-@pytest.mark.parametrize("tau", [None, 1, 3, 20])
+@pytest.mark.parametrize(
+    "network",
+    [
+        *(MLP(4, (5, 3), 2, activation, True, skip=True) for activation in ACTIVATIONS),
+        MLP(4, (4, 3, 2), 2, "tanh", False),
+        MLP(4, (3, 2, 4, 3), 2, "silu", True),
+    ],
+    ids=str,
+)
+def test_recursive_is_lemma_1_in_every_layer(network: MLP) -> None:
+    """Inner layers, where it is no exact Hessian, against loops over samples and layers."""
+    params, data = params_for(network), windows_for(network, T=6)
+    p = {k: np.asarray(v) for k, v in params.items()}
+    weight = np.array([1.0, 3.0])
+    z, y = np.asarray(data.z[0]), np.asarray(data.y[0])
+    expected = oracles.mlp_curvature(p, z, y, network.activation, weight)
+    found = recursive(network, params, data, jnp.asarray(weight))
+    assert set(found) == set(expected)
+    for key in params:
+        assert relative_error(found[key], expected[key]) < 1e-8, key
+
+
+def test_lemma_1_is_not_exact_in_inner_layers() -> None:
+    """Guards the test above: the loops are another rule than the dense Hessian."""
+    network = MLP(4, (5, 3), 2, "tanh", True)
+    params, data = params_for(network), windows_for(network, T=6)
+    found = recursive(network, params, data, ones(network))
+    dense = oracles.dense_hessian_diagonal(network, params, data)
+    assert relative_error(found["layer0.W"], dense["layer0.W"]) > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("hidden", "bias", "tau"),
+    [
+        *(((4,), False, tau) for tau in (None, 1, 3, 20)),
+        *(((4,), True, tau) for tau in (None, 3)),
+        *(((4, 3), True, tau) for tau in (None, 1, 3)),
+        ((3, 2, 4), True, None),
+    ],
+)
 @pytest.mark.parametrize("kind", ["rnn", "lstm"])
-def test_sweep_equals_the_double_loop_over_pairs(kind: str, tau: int | None) -> None:
-    network = Recurrent(kind, 3, (4,), 2, bias=False, horizon=tau)
+def test_sweep_equals_the_double_loop_over_pairs(
+    kind: str, hidden: tuple[int, ...], bias: bool, tau: int | None
+) -> None:
+    network = Recurrent(kind, 3, hidden, 2, bias=bias, reach=tau)
     params, data = params_for(network), windows_for(network, T=9)
     oracle = {"rnn": oracles.rnn_curvature, "lstm": oracles.lstm_curvature}[kind]
     numpy_params = {k: np.asarray(v) for k, v in params.items()}
     expected = oracle(numpy_params, np.asarray(data.z[0]), np.asarray(data.y[0]), tau)
     found = recursive(network, params, data, ones(network))
+    assert set(found) == set(expected)
     for key in params:
         assert relative_error(found[key], expected[key]) < 1e-8, key
 
 
-def test_a_finite_horizon_matters() -> None:
-    """Guards the test above: short and unlimited horizons are really different sums."""
+def test_a_finite_reach_matters() -> None:
+    """Guards the test above: short and unlimited reaches are really different sums."""
     found = []
     for tau in (1, None):
-        network = Recurrent("lstm", 3, (4,), 1, bias=False, horizon=tau)
+        network = Recurrent("lstm", 3, (4,), 1, bias=False, reach=tau)
         data = windows_for(network, T=9)
         found.append(recursive(network, params_for(network), data, ones(network)))
     assert relative_error(found[0]["lstm0.W_hg"], found[1]["lstm0.W_hg"]) > 1e-2

@@ -24,7 +24,7 @@ def setup(**changes: object) -> tuple[Program, State, Windows]:
     settings = SMALL.replace(**changes)
     record = small_record()
     program = build_program(settings, record)
-    data = windows([record], program.regressors, program.regressors.max_lag)
+    data = windows([record], program.terms, program.terms.max_lag)
     state = algorithm.init(program, jax.random.key(0), jnp.asarray(settings.lam[0]))
     return program, state, data
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from occamid import Record, identify
-from occamid.bands.posterior import Posterior
+from occamid import Record, train
+from occamid.bands.posterior import refined_posterior
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Regressors, full_regressors, windows
+from occamid.data.windows import Terms, all_terms, windows
 from occamid.networks import MLP, Recurrent, is_matrix
 from occamid.networks.flat import flatten, unflatten
 from occamid.networks.simulate import free_run
-from occamid.training.free_run import PRUNED, collapse, groups, refine
+from occamid.training.free_run import PRUNED, Refined, collapse, groups, refine
 from occamid.training.model import Model
 from tests.support.oracles import Array
 from tests.support.small import SMALL, small_record
@@ -26,7 +26,7 @@ def unscaled(nu: int, ny: int) -> Scaling:
     return Scaling(np.zeros(nu), np.ones(nu), np.zeros(ny), np.ones(ny))
 
 
-def model_of(network: MLP, regressors: Regressors, weights: dict[str, Array], start: int) -> Model:
+def model_of(network: MLP, regressors: Terms, weights: dict[str, Array], start: int) -> Model:
     nu, ny = len(regressors.input_names), len(regressors.output_names)
     return Model(network, regressors, unscaled(nu, ny), weights, start)
 
@@ -38,7 +38,7 @@ def random_weights(network: MLP, seed: int, scale: float) -> dict[str, Array]:
 
 def rmse(model: Model, record: Record, clean: Array | None = None) -> float:
     """Free-run error from the first predicted sample on."""
-    run = model.simulate(record.u, record.y[: model.start])
+    run = model.free_run(record.u, record.y[: model.start])
     target = record.y if clean is None else clean.reshape(record.y.shape)
     return float(np.sqrt(np.mean((run - target)[model.start :] ** 2)))
 
@@ -77,7 +77,7 @@ def fir(ny: int, useless: bool = False) -> tuple[Model, list[Record], list[slice
         window = np.stack([np.roll(u, lag) for lag in (2, 1, 0)], axis=1)
         y = 0.6 + window @ taps.T + np.array([0.1, 0.3])[:ny] * rng.normal(size=(n, ny))
         records.append(Record(u=u, y=y, sampling_time=1.0))
-    regressors = full_regressors(records[0], 2, 0)
+    regressors = all_terms(records[0], 2, 0)
     network = MLP(3, (2,), ny, "tanh", True, True)
     weights = {n: np.zeros(spec.shape) for n, spec in network.specs().items()}
     weights["skip.W"] += 0.1
@@ -173,19 +173,19 @@ def test_a_pruned_bias_is_certain() -> None:
     level = np.linalg.lstsq(phi, y, rcond=None)[0][0]
     (found,) = refine([model], [replace(r, y=r.y - level) for r in records], held_back=held)
     assert found.model.weights["layer1.b"] == 0
-    assert np.all(found.standard_errors["layer1.b"] < 1e-3)
+    assert np.all(refined_posterior(found).standard_errors["layer1.b"] < 1e-3)
 
 
 @pytest.mark.parametrize(("bias", "skip"), [(True, True), (True, False), (False, True)])
 def test_a_linear_network_becomes_one_matrix(bias: bool, skip: bool) -> None:
     record = small_record(40)
-    regressors = full_regressors(record, 2, 2)
+    regressors = all_terms(record, 2, 2)
     network = MLP(len(regressors), (3, 2), 1, "identity", bias, skip)
     model = model_of(network, regressors, random_weights(network, 0, 0.4), 2)
     flat = collapse(model)
     assert set(np.flatnonzero(flat.weights["layer0.W"])) == set()
     np.testing.assert_allclose(
-        flat.simulate(record.u, record.y[:2]), model.simulate(record.u, record.y[:2]), rtol=1e-10
+        flat.free_run(record.u, record.y[:2]), model.free_run(record.u, record.y[:2]), rtol=1e-10
     )
     curved = replace(model, network=replace(network, activation="tanh"))
     assert collapse(curved) is curved
@@ -194,16 +194,16 @@ def test_a_linear_network_becomes_one_matrix(bias: bool, skip: bool) -> None:
 # --- the nonlinear case -------------------------------------------------------------------------
 
 
-def check_covariance(found: Posterior, record: Record) -> None:
+def check_covariance(found: Refined, record: Record) -> None:
     """Against ``(Σ JᵀJ/σ² + Ψ⁻¹)⁻¹``, J by forward autodiff of the compact model's free run."""
     model = found.model
     with jax.enable_x64(True):
-        data = windows([record], model.regressors_in, model.start)
+        data = windows([record], model.terms, model.start)
         experiment = jax.tree.map(lambda x: x[0], data)
 
         def run(v: jax.Array) -> jax.Array:
             weights = unflatten(model.network, v)
-            return free_run(model.network, model.regressors_in, weights, experiment, 0)
+            return free_run(model.network, model.terms, weights, experiment, 0)
 
         w = jnp.asarray(flatten(model.network, model.weights))
         J = np.asarray(jax.jit(jax.jacfwd(run))(w)).reshape(-1, w.size)
@@ -214,7 +214,7 @@ def check_covariance(found: Posterior, record: Record) -> None:
     sure = found.widths > 1 / PRUNED  # a bias may be pruned, too
     J = J[:, found.positions[sure]]
     precision = J.T @ J / found.noise_variance + np.diag(1 / found.widths[sure])
-    covariance = found.covariance[np.ix_(sure, sure)]
+    covariance = np.linalg.inv(found.precision)[np.ix_(sure, sure)]
     size = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
     np.testing.assert_allclose(np.linalg.inv(precision) / size, covariance / size, atol=1e-6)
 
@@ -231,7 +231,7 @@ def output_error(samples: int, seed: int) -> tuple[Record, Array]:
 
 def one_step_start(record: Record, hidden: int, seed: int) -> Model:
     """Least squares one step ahead in the direct path, and small random hidden units."""
-    regressors = full_regressors(record, 2, 2)
+    regressors = all_terms(record, 2, 2)
     z = np.asarray(windows([record], regressors, 4).z[0], dtype=np.float64)
     network = MLP(len(regressors), (hidden,), 1, "tanh", True, True)
     weights = random_weights(network, seed, 0.2)
@@ -243,7 +243,7 @@ def one_step_start(record: Record, hidden: int, seed: int) -> Model:
 
 
 @pytest.fixture(scope="module")
-def refined() -> tuple[list[Model], list[Posterior], Record]:
+def refined() -> tuple[list[Model], list[Refined], Record]:
     """Three members of one family: full, with pruned weights, with pruned units and regressors."""
     record, _ = output_error(200, 9)
     models = [one_step_start(record, 3, seed) for seed in range(3)]
@@ -256,7 +256,7 @@ def refined() -> tuple[list[Model], list[Posterior], Record]:
 
 
 def test_refinement_lowers_the_free_run_error(
-    refined: tuple[list[Model], list[Posterior], Record],
+    refined: tuple[list[Model], list[Refined], Record],
 ) -> None:
     models, found, record = refined
     fresh, clean = output_error(400, 6)
@@ -276,10 +276,10 @@ def test_refinement_never_raises_the_error_even_from_random_weights() -> None:
 
 
 def test_pruned_weights_stay_pruned(
-    refined: tuple[list[Model], list[Posterior], Record],
+    refined: tuple[list[Model], list[Refined], Record],
 ) -> None:
     models, found, _ = refined
-    names = models[1].regressors_in.names
+    names = models[1].terms.names
     zeros = {
         (n, unit, names[j])
         for n in ("layer0.W", "skip.W")
@@ -289,7 +289,7 @@ def test_pruned_weights_stay_pruned(
     after = found[1].model
     assert after.network.hidden == (3,)  # so that units keep their numbers
     left = {
-        (n, unit, after.regressors_in.names[j])
+        (n, unit, after.terms.names[j])
         for n in ("layer0.W", "skip.W")
         for unit, j in np.argwhere(after.weights[n] != 0).tolist()
     }
@@ -300,7 +300,7 @@ def test_pruned_weights_stay_pruned(
 
 
 def test_members_do_not_disturb_each_other(
-    refined: tuple[list[Model], list[Posterior], Record],
+    refined: tuple[list[Model], list[Refined], Record],
 ) -> None:
     """Together, in a network with room for all of them, each is refined as if alone."""
     models, found, record = refined
@@ -310,11 +310,12 @@ def test_members_do_not_disturb_each_other(
         np.testing.assert_allclose(together.model.weights[name], value, rtol=1e-4, atol=1e-5)
     assert together.log_evidence == pytest.approx(alone.log_evidence, abs=1e-3)
     np.testing.assert_array_equal(together.positions, alone.positions)
-    np.testing.assert_allclose(together.covariance, alone.covariance, rtol=1e-2, atol=1e-7)
+    found_together, found_alone = (refined_posterior(r).covariance for r in (together, alone))
+    np.testing.assert_allclose(found_together, found_alone, rtol=1e-2, atol=1e-7)
 
 
 def test_the_covariance_is_the_inverse_of_the_gauss_newton_precision(
-    refined: tuple[list[Model], list[Posterior], Record],
+    refined: tuple[list[Model], list[Refined], Record],
 ) -> None:
     _, found, record = refined
     for one in found:
@@ -330,10 +331,11 @@ def test_the_covariance_of_a_linear_model_is_the_inverse_hessian() -> None:
         miss = (v[:2] + phi[:, 1:] @ v[2:].reshape(2, 3).T - y) / np.sqrt(found.noise_variance)
         return 0.5 * jnp.sum(miss**2) + 0.5 * jnp.sum(v**2 / found.widths)
 
+    posterior = refined_posterior(found)
     with jax.enable_x64(True):
-        hessian = jax.hessian(energy)(jnp.asarray(found.mean))
-        slope = jax.grad(energy)(jnp.asarray(found.mean))
-    np.testing.assert_allclose(found.covariance, np.linalg.inv(hessian), rtol=1e-8, atol=1e-12)
+        hessian = jax.hessian(energy)(jnp.asarray(posterior.mean))
+        slope = jax.grad(energy)(jnp.asarray(posterior.mean))
+    np.testing.assert_allclose(posterior.covariance, np.linalg.inv(hessian), rtol=1e-8, atol=1e-12)
     assert np.max(np.abs(np.linalg.solve(hessian, slope))) < 1e-5  # at the minimum
 
 
@@ -352,7 +354,7 @@ def test_held_back_outputs_are_not_looked_at() -> None:
     assert found[0].log_evidence == found[1].log_evidence
     for name, value in found[0].model.weights.items():
         np.testing.assert_array_equal(value, found[1].model.weights[name])
-    np.testing.assert_array_equal(found[0].covariance, found[1].covariance)
+    np.testing.assert_array_equal(found[0].precision, found[1].precision)
     (seen,) = refine([start], [record, other])
     assert abs(seen.log_evidence - found[0].log_evidence) > 1  # the rows would matter
 
@@ -406,7 +408,7 @@ def test_units_that_vanish_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.model.network.hidden == (2,)
     y_init = record.y[:4]
     np.testing.assert_allclose(
-        found.model.simulate(record.u, y_init), whole.simulate(record.u, y_init), atol=1e-12
+        found.model.free_run(record.u, y_init), whole.free_run(record.u, y_init), atol=1e-12
     )
     check_covariance(found, record)
 
@@ -414,10 +416,10 @@ def test_units_that_vanish_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_best_of_an_identification_can_be_refined() -> None:
     """The whole way, with a direct path: train, take the best, refine, simulate."""
     record = small_record()
-    result = identify(record, SMALL.replace(skip=True))
+    result = train(record, SMALL.replace(skip=True))
     assert result.params["skip.W"].shape == (1, 4, 3, 1, 6)
     models = [result.model(index) for index in result.ranking(2)]
     for before, after in zip(models, refine(models, record), strict=True):
         assert rmse(after.model, record) <= rmse(before, record)
         assert set(after.model.regressors) <= set(before.regressors)
-        assert np.all(np.isfinite(after.covariance))
+        assert np.linalg.eigvalsh(after.precision).min() > 0

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from occamid import Record
-from occamid.data.windows import Regressors, full_regressors, windows
+from occamid.data.windows import Terms, all_terms, windows
 from occamid.networks import MLP
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import free_run
@@ -23,13 +21,13 @@ pytestmark = pytest.mark.usefixtures("x64")
 ours = jax.jit(sensitivities, static_argnums=(0, 1))
 
 
-def lagged(nu: int, ny: int, inputs: int, outputs: int) -> Regressors:
+def lagged(nu: int, ny: int, inputs: int, outputs: int) -> Terms:
     record = Record(u=np.zeros((9, nu)), y=np.zeros((9, ny)))
-    return full_regressors(record, inputs, outputs)
+    return all_terms(record, inputs, outputs)
 
 
-HOLES = Regressors(((0, 3), (0, 1), (1, 2)), ((0, 4), (0, 1), (1, 3)), ("u1", "u2"), ("y1", "y2"))
-CASES: dict[str, tuple[str, bool, bool, Regressors]] = {
+HOLES = Terms(((0, 3), (0, 1), (1, 2)), ((0, 4), (0, 1), (1, 3)), ("u1", "u2"), ("y1", "y2"))
+CASES: dict[str, tuple[str, bool, bool, Terms]] = {
     "tanh": ("tanh", True, False, lagged(1, 1, 2, 3)),
     "tanh, skip, no bias": ("tanh", False, True, lagged(1, 1, 3, 2)),
     "relu, skip": ("relu", True, True, lagged(1, 1, 2, 2)),
@@ -37,20 +35,6 @@ CASES: dict[str, tuple[str, bool, bool, Regressors]] = {
     "tanh, skip, lags with holes": ("tanh", True, True, HOLES),
     "tanh, skip, no output lags": ("tanh", True, True, lagged(1, 2, 3, 0)),
 }
-
-
-def numpy_step(network: MLP, flat: Array) -> Any:
-    """One step of a one-layer perceptron in NumPy, for :func:`oracles.free_run`."""
-    p = unflatten(network, flat)
-    bends: dict[str, Any] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
-    bend = bends[network.activation]
-
-    def step(state: None, z: Array) -> tuple[None, Array]:
-        hidden = bend(p["layer0.W"] @ z + p.get("layer0.b", 0.0))
-        y = p["layer1.W"] @ hidden + p.get("layer1.b", 0.0)
-        return None, y + p["skip.W"] @ z if network.skip else y
-
-    return step
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -81,8 +65,8 @@ def test_sensitivities(case: str) -> None:
 
         def loop(v: Array, record: Record = record) -> Array:
             terms = (regressors.inputs, regressors.outputs)
-            step = numpy_step(network, v)
-            return oracles.free_run(step, None, record.u, record.y[:start], terms, start)[start:]
+            step, state = oracles.step_of(network, unflatten(network, v))
+            return oracles.free_run(step, state, record.u, record.y[:start], terms, start)[start:]
 
         rows = len(record) - start
         np.testing.assert_allclose(run[:rows], loop(w), rtol=1e-11, atol=1e-13)

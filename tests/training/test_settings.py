@@ -17,8 +17,8 @@ from occamid.training.settings import Settings
 
 KNOWN = (
     "network, hidden, activation, bias, skip, input_lags, output_lags, input_delay, scaling, "
-    "structure, lam, lam_scale, loss, aggregation, curvature, curvature_count, horizon, cycles, "
-    "epochs, learning_rate, prune_psi, prune_weight, restarts, seed, tolerance, memory_mb, "
+    "structure, lam, loss, aggregation, curvature, curvature_count, reach, cycles, epochs, "
+    "learning_rate, prune_psi, prune_weight, restarts, seed, tolerance, memory_mb, "
     "precision"
 )
 
@@ -34,12 +34,11 @@ EVERYTHING: dict[str, Any] = {
     "scaling": "detrend",
     "structure": "row",
     "lam": (0.1, 1e-7, 1 / 3),
-    "lam_scale": {"layer0.W/column": 2.5, "*/row": 0.1, 'odd "name"': 1e300},
     "loss": "gaussian",
     "aggregation": "sum",
     "curvature": "exact",
     "curvature_count": "once",
-    "horizon": 9,
+    "reach": 9,
     "cycles": 2,
     "epochs": 11,
     "learning_rate": 0.3,
@@ -56,7 +55,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "everything": EVERYTHING,
     "no horizon": {**EVERYTHING, "horizon": None},
-    "no lam_scale": {**EVERYTHING, "lam_scale": {}},
     "one lag automatic": {"input_lags": "auto", "output_lags": 0},
     "direct path": {"skip": True},
 }
@@ -88,9 +86,9 @@ def test_different_settings_are_different_documents() -> None:
     assert set(EVERYTHING) == set(Settings.model_fields)
 
 
-def test_the_document_has_every_key_but_an_unlimited_horizon() -> None:
+def test_the_document_has_every_key_but_an_unlimited_reach() -> None:
     fields = set(Settings.model_fields)
-    assert set(tomllib.loads(Settings().to_toml())) == fields - {"horizon"}
+    assert set(tomllib.loads(Settings().to_toml())) == fields - {"reach"}
     assert set(tomllib.loads(Settings(**EVERYTHING).to_toml())) == fields
 
 
@@ -109,16 +107,6 @@ def test_settings_are_frozen() -> None:
     assert settings.seed == 0
 
 
-def test_the_table_is_frozen_too() -> None:
-    given = {"layer0.W/column": 2}
-    settings = Settings(lam_scale=given)
-    given["layer0.W/column"] = 5  # the settings do not follow the caller
-    assert settings.lam_scale == {"layer0.W/column": 2.0}
-    assert tuple(settings.lam_scale.items()) == (("layer0.W/column", 2.0),)
-    with pytest.raises(TypeError):
-        settings.lam_scale["layer0.W/column"] = 3.0  # type: ignore[index]
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_equal_settings_are_one_key(name: str) -> None:
     settings = Settings(**VARIANTS[name])
@@ -130,7 +118,6 @@ def test_equal_settings_are_one_key(name: str) -> None:
     )
     assert {settings: "found"}.keys() == set(copies)
     assert settings.replace(seed=43) not in {settings}
-    assert settings.replace(lam_scale={"*": 3.0}) not in {settings}
 
 
 def test_a_single_number_is_enough() -> None:
@@ -164,7 +151,6 @@ HIDDEN = "setting hidden: give at least one layer, each of 1 to 10000 units (got
 LAM = "setting lam: give one or more positive numbers (got {})."
 LAGS = 'give a whole number or "auto"'
 HORIZON = "setting horizon: give a whole number above 0, or leave it out (got {})."
-TABLE = 'setting lam_scale: give a table, such as {"layer0.W/column" = 2.0} (got 3).'
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"lamda": 1}, f"setting lamda is unknown; known are {KNOWN}."),
@@ -221,13 +207,13 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
         {"curvature_count": "twice"},
         "setting curvature_count: input should be 'once' or 'per-group' (got 'twice').",
     ),
-    "horizon zero": (
-        {"network": "rnn", "horizon": 0},
-        HORIZON.format(0),
+    "reach zero": (
+        {"network": "rnn", "reach": 0},
+        REACH.format(0),
     ),
-    "horizon of an mlp": (
-        {"horizon": 5},
-        "setting horizon: an mlp has no recurrence; use network = lstm or rnn.",
+    "reach of an mlp": (
+        {"reach": 5},
+        "setting reach: an mlp has no recurrence; use network = lstm or rnn.",
     ),
     "direct path of an lstm": (
         {"network": "lstm", "skip": True},
@@ -249,22 +235,9 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "lags in text": ({"input_lags": "many"}, f"setting input_lags: {LAGS} (got 'many')."),
     "lags and a half": ({"output_lags": 2.5}, f"setting output_lags: {LAGS} (got 2.5)."),
     "lags true": ({"input_lags": True}, f"setting input_lags: {LAGS} (got True)."),
-    "horizon in text": ({"horizon": "none"}, HORIZON.format("'none'")),
+    "reach in text": ({"reach": "none"}, REACH.format("'none'")),
     "bias": ({"bias": "maybe"}, "setting bias: give true or false (got 'maybe')."),
     "bias one": ({"bias": 1}, "setting bias: give true or false (got 1)."),
-    "lam_scale": ({"lam_scale": 3}, TABLE),
-    "lam_scale in text": (
-        {"lam_scale": {"layer0.W/column": "big"}},
-        "setting lam_scale: give a number (got 'big').",
-    ),
-    "lam_scale zero": (
-        {"lam_scale": {"layer0.W/column": 0}},
-        "setting lam_scale: input should be greater than 0 (got 0).",
-    ),
-    "lam_scale infinite": (
-        {"lam_scale": {"a": 1.0, "b": float("inf")}},
-        "setting lam_scale: give a finite number (got inf).",
-    ),
     "activation of the wrong type": (
         {"activation": 3},
         "setting activation: give text (got 3).",
@@ -346,7 +319,7 @@ def test_impossible_settings(case: str) -> None:
         {"input_lags": "auto", "input_delay": 50},
         {"input_lags": 0, "output_lags": 1},
         {"input_lags": 1, "output_lags": 0},
-        {"network": "rnn", "horizon": 1},
+        {"network": "rnn", "reach": 1},
         {"prune_psi": 0.0, "prune_weight": 0.0, "tolerance": 0.0, "seed": 0},
         {"seed": 2**31 - 1},
         {"cycles": 1, "epochs": 1, "restarts": 1, "hidden": (1,)},
@@ -403,10 +376,9 @@ def test_a_file_that_is_not_toml(tmp_path: Path) -> None:
     [
         ("lamda = [1e-3]", f"setting lamda is unknown; known are {KNOWN}."),
         ("[model]\nseed = 1", f"setting model is unknown; known are {KNOWN}."),
-        ("horizon = 3", "setting horizon: an mlp has no recurrence; use network = lstm or rnn."),
+        ("reach = 3", "setting reach: an mlp has no recurrence; use network = lstm or rnn."),
         ("hidden = []", HIDDEN.format("()")),
         ("self = 1", f"setting self is unknown; known are {KNOWN}."),
-        ("lam_scale = 3", TABLE),
     ],
 )
 def test_a_bad_setting_in_a_file_names_the_file(text: str, said: str, tmp_path: Path) -> None:

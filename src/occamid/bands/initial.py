@@ -20,9 +20,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import toeplitz
 
-from occamid.data.windows import Regressors
+from occamid.data.windows import Terms
 from occamid.networks import Network
 from occamid.networks.flat import unflatten
+from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
 
 Array = np.ndarray
 STARTS, ITERATIONS = 8, 30
@@ -32,27 +33,28 @@ SMALLEST_NOISE = 0.02  # of a standard deviation of the output
 
 def past_inputs(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     weights: Float[Array, "K P"],
     noise_std: Float[Array, "K ny"],
     u: Float[Array, "N nu"],
     y: Float[Array, "n ny"],
+    spread: Float[Array, " ny"],
 ) -> Float[Array, "k nu"]:
     """Inputs of the ``max_lag − output_lag`` samples before the record, oldest first, scaled.
 
     All members of an ensemble are asked together: the past is one, whatever the model.  Several
     starting points are tried, because outputs may not tell the sign of what came before.
     """
-    count = regressors.max_lag - regressors.output_lag
+    count = terms.max_lag - terms.output_lag
     laws = [_conditional(u[:, c], count) for c in range(u.shape[1])]
     mean = np.stack([m for m, _ in laws], axis=1)
     roots = np.stack([root for _, root in laws])
     starts = np.random.default_rng(0).standard_normal((STARTS, count, u.shape[1]))
     starts[0] = 0.0
-    sigma = np.maximum(noise_std, SMALLEST_NOISE)
+    sigma = np.maximum(noise_std, SMALLEST_NOISE * spread)
     with jax.enable_x64(True):
         found = _search(
-            network, regressors, weights, sigma, u[: len(y)], y, mean, roots, jnp.asarray(starts)
+            network, terms, weights, sigma, u[: len(y)], y, mean, roots, jnp.asarray(starts)
         )
     return np.asarray(found)
 
@@ -77,7 +79,7 @@ def _conditional(
 @partial(jax.jit, static_argnums=(0, 1))
 def _search(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     weights: Float[jax.Array, "K P"],
     sigma: Float[jax.Array, "K ny"],
     u: Float[jax.Array, "n nu"],
@@ -86,10 +88,10 @@ def _search(
     roots: Float[jax.Array, "nu k k"],
     starts: Float[jax.Array, "S k nu"],
 ) -> Float[jax.Array, "k nu"]:
-    count, first = mean.shape[0], regressors.output_lag
+    count, first = mean.shape[0], terms.output_lag
     rows = np.arange(first, len(y))
-    in_channel, in_lag = np.array(regressors.inputs, dtype=int).reshape(-1, 2).T
-    out_channel, out_lag = np.array(regressors.outputs, dtype=int).reshape(-1, 2).T
+    in_channel, in_lag = np.array(terms.inputs, dtype=int).reshape(-1, 2).T
+    out_channel, out_lag = np.array(terms.outputs, dtype=int).reshape(-1, 2).T
     outputs = y[rows[:, None] - out_lag, out_channel]
 
     def past(x: jax.Array) -> jax.Array:
@@ -106,12 +108,12 @@ def _search(
         def step(_: jax.Array, carried: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             x, damping = carried
             r, J = residual(x), jax.jacfwd(residual)(x)
-            A = J.T @ J
-            new = x - jnp.linalg.solve(A + damping * jnp.diag(jnp.diag(A)), J.T @ r)
-            better = jnp.sum(residual(new) ** 2) < jnp.sum(r**2)
-            return jnp.where(better, new, x), jnp.where(better, damping / 3, damping * 4)
+            new = x - damped(J.T @ J, J.T @ r, damping)
+            better = lower(jnp.sum(residual(new) ** 2), jnp.sum(r**2))
+            return jnp.where(better, new, x), next_damping(damping, better)
 
-        x, _ = jax.lax.fori_loop(0, ITERATIONS, step, (x0.ravel(), jnp.asarray(1e-2)))
+        start = (x0.ravel(), jnp.asarray(FIRST_DAMPING))
+        x, _ = jax.lax.fori_loop(0, ITERATIONS, step, start)
         return x, jnp.sum(residual(x) ** 2)
 
     found, costs = jax.lax.map(solve, starts)

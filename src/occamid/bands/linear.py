@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Complex, Float
 
 from occamid.bands.ensemble import Ensemble
-from occamid.data.windows import Regressors
+from occamid.data.windows import Terms
 from occamid.errors import DataError, SettingsError
 from occamid.networks import Network
 from occamid.networks.flat import flatten, unflatten
@@ -134,18 +134,18 @@ def linearise(model: Model | Ensemble, u0: Float[Array, " nu"] | None = None) ->
         return _linearised(model, flatten(model.network, model.weights), u0)
     evidence = np.array([p.log_evidence for p in model.posteriors])
     best = int(np.lexsort((evidence, np.round(model.weights, 9)))[-1])
-    return _linearised(model.batch.like, model.batch.weights[best], u0)
+    return _linearised(model.members.like, model.members.weights[best], u0)
 
 
 def linearise_members(
     ensemble: Ensemble, u0: Float[Array, " nu"] | None = None
 ) -> tuple[Linear, ...]:
     """The linear models of all members."""
-    return tuple(_linearised(ensemble.batch.like, w, u0) for w in ensemble.batch.weights)
+    return tuple(_linearised(ensemble.members.like, w, u0) for w in ensemble.members.weights)
 
 
 def _linearised(like: Model, weights: Float[Array, " P"], u0: Array | None) -> Linear:
-    s, r = like.scaling, like.regressors_in
+    s, r = like.scaling, like.terms
     u0 = _inputs(like, u0)
     with jax.enable_x64(True):
         rest = operating_point(like.network, r, weights, (u0 - s.u_offset) / s.u_scale)
@@ -166,7 +166,7 @@ def _linearised(like: Model, weights: Float[Array, " P"], u0: Array | None) -> L
 
 def _inputs(like: Model, u0: Array | None) -> Float[Array, " nu"]:
     """The inputs of the operating point, checked."""
-    count = len(like.regressors_in.input_names)
+    count = len(like.terms.input_names)
     found = like.scaling.u_offset if u0 is None else np.atleast_1d(np.asarray(u0, dtype=np.float64))
     if found.shape != (count,) or not np.isfinite(found).all():
         raise SettingsError(f"u0 has {found.size} numbers; the model has {count} inputs.")
@@ -175,24 +175,24 @@ def _inputs(like: Model, u0: Array | None) -> Float[Array, " nu"]:
 
 def _spread(like: Model, u0: Array) -> Float[jax.Array, " inputs"]:
     v = (u0 - like.scaling.u_offset) / like.scaling.u_scale
-    channels = np.array([c for c, _ in like.regressors_in.inputs], dtype=int)
+    channels = np.array([c for c, _ in like.terms.inputs], dtype=int)
     return jnp.asarray(v[channels])
 
 
 def operating_point(
-    network: Network, regressors: Regressors, weights: Float[Array, " P"], v: Float[Array, " nu"]
+    network: Network, terms: Terms, weights: Float[Array, " P"], v: Float[Array, " nu"]
 ) -> Float[Array, " o"]:
     """Hidden states and outputs at rest, by Newton; scaled.
 
     Where Newton does not arrive from the mean of the outputs, it starts again from the end of a
     run with constant inputs.
     """
-    inputs = jnp.asarray(v[np.array([c for c, _ in regressors.inputs], dtype=int)])
+    inputs = jnp.asarray(v[np.array([c for c, _ in terms.inputs], dtype=int)])
     w = jnp.asarray(weights)
-    size = _outputs(network, regressors, w, None, inputs).size
+    size = _outputs(network, terms, w, None, inputs).size
     for start in (jnp.zeros(size), None):
-        first = _settled(network, regressors, w, inputs, size) if start is None else start
-        found, miss = _newton(network, regressors, w, inputs, first)
+        first = _settled(network, terms, w, inputs, size) if start is None else start
+        found, miss = _newton(network, terms, w, inputs, first)
         if float(miss) < CLOSE:
             return np.asarray(found)
     raise DataError(
@@ -203,7 +203,7 @@ def operating_point(
 
 def _outputs(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     w: Float[jax.Array, " P"],
     rest: Float[jax.Array, " o"] | None,
     inputs: Float[jax.Array, " inputs"],
@@ -212,10 +212,10 @@ def _outputs(
     """One step from a state at rest, or with ``outputs`` as the lagged outputs."""
     params = unflatten(network, w)
     h0, restore = ravel_pytree(network.initial_state(params))
-    ny = len(regressors.output_names)
+    ny = len(terms.output_names)
     if rest is None:
         rest = jnp.zeros(h0.size + ny, w.dtype)
-    channels = np.array([c for c, _ in regressors.outputs], dtype=int)
+    channels = np.array([c for c, _ in terms.outputs], dtype=int)
     past = rest[h0.size :][channels] if outputs is None else outputs
     state = restore(rest[: h0.size].astype(h0.dtype))
     state, y = network.step(params, state, jnp.concatenate([inputs, past]))
@@ -224,20 +224,20 @@ def _outputs(
 
 @partial(jax.jit, static_argnums=(0, 1, 4))
 def _settled(
-    network: Network, regressors: Regressors, w: jax.Array, inputs: jax.Array, size: int
+    network: Network, terms: Terms, w: jax.Array, inputs: jax.Array, size: int
 ) -> jax.Array:
-    step = lambda _, s: jnp.clip(_outputs(network, regressors, w, s, inputs), -1e3, 1e3)  # noqa: E731
+    step = lambda _, s: jnp.clip(_outputs(network, terms, w, s, inputs), -1e3, 1e3)  # noqa: E731
     return jax.lax.fori_loop(0, SETTLE, step, jnp.zeros(size))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _newton(
-    network: Network, regressors: Regressors, w: jax.Array, inputs: jax.Array, start: jax.Array
+    network: Network, terms: Terms, w: jax.Array, inputs: jax.Array, start: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Newton's method on ``g(s) − s`` with step halving."""
 
     def mismatch(s: jax.Array) -> jax.Array:
-        return _outputs(network, regressors, w, s, inputs) - s
+        return _outputs(network, terms, w, s, inputs) - s
 
     def step(_: jax.Array, s: jax.Array) -> jax.Array:
         full = jnp.linalg.solve(jax.jacfwd(mismatch)(s), -mismatch(s))
@@ -255,7 +255,7 @@ def _newton(
 @partial(jax.jit, static_argnums=(0, 1))
 def _slopes(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     w: Float[jax.Array, " P"],
     rest: Float[jax.Array, " o"],
     inputs: Float[jax.Array, " inputs"],
@@ -267,25 +267,23 @@ def _slopes(
     """
 
     def at_rest(s: jax.Array) -> jax.Array:
-        return _outputs(network, regressors, w, s, inputs)
+        return _outputs(network, terms, w, s, inputs)
 
     fixed = jax.lax.stop_gradient(rest)
     J = jax.lax.stop_gradient(jax.jacfwd(at_rest)(fixed)) - jnp.eye(rest.size)
     s = fixed - jnp.linalg.solve(J, at_rest(fixed) - fixed)
-    nh = rest.size - len(regressors.output_names)
-    channels = np.array([c for c, _ in regressors.outputs], dtype=int)
+    nh = rest.size - len(terms.output_names)
+    channels = np.array([c for c, _ in terms.outputs], dtype=int)
 
     def parts(h: jax.Array, u: jax.Array, y: jax.Array) -> jax.Array:
         state = jnp.concatenate([h, s[nh:]])
-        return _outputs(network, regressors, w, state, u, y)
+        return _outputs(network, terms, w, state, u, y)
 
     h, u, y = jax.jacfwd(parts, argnums=(0, 1, 2))(s[:nh], inputs, s[nh:][channels])
     return Slopes(h, u, y, s)
 
 
-def _matrices(
-    r: Regressors, by_h: Array, by_u: Array, by_y: Array
-) -> tuple[Array, Array, Array, Array]:
+def _matrices(r: Terms, by_h: Array, by_u: Array, by_y: Array) -> tuple[Array, Array, Array, Array]:
     """A, B, C, D with the state: past inputs, past outputs (newest first), hidden states."""
     nu, ny, nh = len(r.input_names), len(r.output_names), by_h.shape[1]
     lengths = [max((lag for c, lag in r.inputs if c == k), default=0) for k in range(nu)]

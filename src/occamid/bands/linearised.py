@@ -13,18 +13,20 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 from scipy.stats import norm
 
-from occamid.bands.monte_carlo import LIMIT, Distribution, Feedback, Mixture
-from occamid.data.windows import Regressors, Windows
+from occamid.assessment.run import Run
+from occamid.bands.mixture import Feedback, Mixture, weighted_median
+from occamid.data.windows import Terms, Windows
 from occamid.networks import Network
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import read
 
-WIDEST = 10.0  # a first-order band wider than this many only says that first order has failed
+Array = np.ndarray
+WIDEST = 10.0  # standard deviations of the output: beyond, first order says only that it failed
 
 
 def linearised(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     mixture: Mixture,
     data: Windows,
     *,
@@ -32,12 +34,12 @@ def linearised(
     horizon: int | None,
     feedback: Feedback,
     levels: tuple[float, ...],
-) -> Distribution:
+) -> Run:
     """The mixture's moments to first order in weights and noise, in one pass; no sampling.
 
-    Free run after ``forced`` rows, or ``horizon`` steps ahead.  Quantiles are those of the
-    Gaussian with the mixture's mean and variance.  Members whose run or band leaves the
-    range are set aside and counted in ``diverged``.
+    Free run after ``forced`` rows, or ``horizon`` steps ahead.  The centre is the weighted median
+    of the members' runs; quantiles are those of the Gaussian around it whose variance is the
+    members' mean squared distance from it.
     """
     factor = mixture.factor
     if factor.ndim == 2:
@@ -46,23 +48,37 @@ def linearised(
     experiment = jax.tree.map(lambda x: x[0], data)
     if horizon == 1:  # a run on measured outputs throughout
         horizon, forced = None, data.y.shape[1]
-    found = _linearised(network, regressors, feedback, horizon, members, experiment, forced)
+    found = _linearised(network, terms, feedback, horizon, members, experiment, forced)
     runs, epistemic, aleatoric = (np.asarray(part) for part in found)
+    return _mixed(runs, epistemic, aleatoric, mixture, levels)
+
+
+def _mixed(
+    runs: Float[Array, "K T ny"],
+    epistemic: Float[Array, "K T ny"],
+    aleatoric: Float[Array, "K T ny"],
+    mixture: Mixture,
+    levels: tuple[float, ...],
+) -> Run:
+    """Moments of the mixture around its centre.
+
+    A member whose run leaves the range counts as standing at its edge, one whose band is wider
+    than the range as being as wide: what diverges widens the band and is told.
+    """
+    far, widest = WIDEST * mixture.spread, (WIDEST * mixture.spread) ** 2
     with np.errstate(invalid="ignore", over="ignore"):
-        wide = np.max(epistemic + aleatoric, axis=(1, 2))
-        stable = np.all(np.abs(runs) < LIMIT, axis=(1, 2)) & (wide < WIDEST**2)
-    keep = stable if stable.any() else np.ones_like(stable)
-    runs, epistemic, aleatoric = runs[keep], epistemic[keep], aleatoric[keep]
-    weights = mixture.weights[keep] / mixture.weights[keep].sum()
-    weigh = lambda x: np.tensordot(weights, x, axes=1)  # noqa: E731
-    gone = float(mixture.weights[~stable].sum())
-    with np.errstate(invalid="ignore", over="ignore"):  # where no member is stable, neither is this
-        mean = weigh(runs)
-        inner = weigh(epistemic) + weigh((runs - mean) ** 2)
-        noise = weigh(aleatoric)
-        std = np.sqrt(inner + noise)
-        quantiles = mean + norm.ppf(levels)[:, None, None] * std
-        return Distribution(mean, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
+        away = np.nan_to_num(runs - mixture.centre, nan=np.inf)
+        wide = ~(np.isfinite(epistemic) & (epistemic + aleatoric < widest))
+        gone = float(mixture.weights[np.any((np.abs(away) > far) | wide, axis=(1, 2))].sum())
+        runs = mixture.centre + np.clip(away, -far, far)
+        epistemic = np.where(wide, widest, epistemic)
+        aleatoric = np.where(np.isfinite(aleatoric), np.minimum(aleatoric, widest), widest)
+    centre = weighted_median(runs, mixture.weights)
+    weigh = lambda x: np.tensordot(mixture.weights, x, axes=1)  # noqa: E731
+    inner, noise = weigh(epistemic) + weigh((runs - centre) ** 2), weigh(aleatoric)
+    std = np.sqrt(inner + noise)
+    quantiles = centre + norm.ppf(levels)[:, None, None] * std
+    return Run(centre, 0, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
 
 
 class _Linear(NamedTuple):
@@ -76,7 +92,7 @@ class _Linear(NamedTuple):
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _linearised(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     feedback: Feedback,
     horizon: int | None,
     members: tuple[jax.Array, jax.Array, jax.Array],
@@ -85,13 +101,13 @@ def _linearised(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Predictions, epistemic and aleatoric variances of every member, (K, T, ny) each."""
     T = experiment.y.shape[0]
-    inputs = experiment.z[:, : len(regressors.inputs)]
+    inputs = experiment.z[:, : len(terms.inputs)]
 
     def member(own: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
         mean, factor, noise_std = own
         params = unflatten(network, mean)
         x0, restore = ravel_pytree((network.initial_state(params), experiment.history))
-        step = _linear_step(network, regressors, feedback, mean, factor, noise_std, restore)
+        step = _linear_step(network, terms, feedback, mean, factor, noise_std, restore)
         n, r = x0.size, factor.shape[1]
         start = _Linear(x0, jnp.zeros((n, r), x0.dtype), jnp.zeros((n, n), x0.dtype))
         if horizon is None:
@@ -118,7 +134,7 @@ def _linearised(
 
 def _linear_step(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     feedback: Feedback,
     mean: Float[jax.Array, " P"],
     factor: Float[jax.Array, "P r"],
@@ -135,7 +151,7 @@ def _linear_step(
 
     def outputs(x: jax.Array, w: jax.Array, u_part: jax.Array) -> jax.Array:
         state, register = restore(x)
-        z = jnp.concatenate([u_part, read(register, regressors)])
+        z = jnp.concatenate([u_part, read(register, terms)])
         state, y = network.step(unflatten(network, w), state, z)
         return jnp.concatenate([ravel_pytree(state)[0].astype(x.dtype), y])
 
@@ -148,7 +164,7 @@ def _linear_step(
         V = JC @ J.T
         h, y = slice(0, out.size - ny), slice(out.size - ny, None)  # hidden states and output
         found = (out[y], jnp.sum(S_out[y] ** 2, axis=1), jnp.diag(V)[y] + noise_std**2)
-        if regressors.output_lag == 0:
+        if terms.output_lag == 0:
             return _Linear(out[h], S_out[h], V[h, h]), found
         free = jnp.where(forced, 0.0, 1.0).astype(x.dtype)  # a measured output is certain
         old = slice(out.size, None)  # the register without its oldest outputs

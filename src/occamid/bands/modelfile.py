@@ -4,40 +4,49 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
+from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from occamid.bands.ensemble import Ensemble, combine
-from occamid.bands.monte_carlo import Feedback
+from occamid.bands.mixture import Feedback
 from occamid.bands.posterior import METHODS, Posterior
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Regressors
+from occamid.data.windows import Terms
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
+from occamid.files.manifest import current
 from occamid.networks import ACTIVATIONS, MLP, Network, Recurrent
 from occamid.training.model import Model
 
 Array = np.ndarray
-FORMAT = 1
+NAME = "model.safetensors"  # in a run folder
+FORMAT = 2
 KINDS = ("lstm", "rnn")
-SCALING = ("u_offset", "u_scale", "y_offset", "y_scale")
+SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_std", "y_mean", "y_std")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
 
 
-def save_ensemble(
-    ensemble: Ensemble, path: str | Path, about: Mapping[str, Any] | None = None
-) -> None:
+class Contents(NamedTuple):
+    """What makes an ensemble: posteriors, their shares, the inflation and place of its noise."""
+
+    posteriors: tuple[Posterior, ...]
+    weights: Float[Array, " K"]
+    inflation: Float[Array, "H ny"]
+    feedback: Feedback
+
+
+def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None = None) -> None:
     """Write an ensemble with all its posteriors; an existing file is replaced at the end.
 
     ``about`` is kept in the header for people: settings, provenance.
     """
-    first = ensemble.first
+    first = ensemble.posteriors[0].model
     arrays: dict[str, Array] = {"weights": ensemble.weights, "inflation": ensemble.inflation}
     arrays |= {f"scaling/{key}": getattr(first.scaling, key) for key in SCALING}
     members = []
@@ -48,8 +57,8 @@ def save_ensemble(
         members.append(
             {
                 "network": {"family": type(p.model.network).__name__} | asdict(p.model.network),  # type: ignore[call-overload]
-                "inputs": p.model.regressors_in.inputs,
-                "outputs": p.model.regressors_in.outputs,
+                "inputs": p.model.terms.inputs,
+                "outputs": p.model.terms.outputs,
                 "method": p.method,
                 "effective": p.effective,
                 "log_evidence": p.log_evidence,
@@ -62,8 +71,8 @@ def save_ensemble(
         "feedback": ensemble.feedback,
         "start": first.start,
         "sampling_time": first.sampling_time,
-        "input_names": first.regressors_in.input_names,
-        "output_names": first.regressors_in.output_names,
+        "input_names": first.terms.input_names,
+        "output_names": first.terms.output_names,
         "members": members,
     }
     content = save(
@@ -74,18 +83,26 @@ def save_ensemble(
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """What :func:`save_ensemble` was told about the model."""
-    about = _read(Path(path))[0].get("about")
+    """What :func:`write` was told about the model."""
+    about = _read(model_file(path))[0].get("about")
     return about if isinstance(about, dict) else {}
 
 
-def load_ensemble(path: str | Path) -> Ensemble:
-    """Read what :func:`save_ensemble` wrote; anything else is refused with the reason."""
-    header, arrays = _read(Path(path))
-    if header.get("format") != FORMAT:
+def model_file(path: str | Path) -> Path:
+    """The model file of a run folder, or the path itself."""
+    return current(Path(path), NAME) if Path(path).is_dir() else Path(path)
+
+
+def read(path: str | Path) -> Contents:
+    """Read what :func:`write` wrote; anything else is refused with the reason."""
+    path = model_file(path)
+    header, arrays = _read(path)
+    found = header.get("format")
+    if found != FORMAT:
+        advice = "Update occamid" if isinstance(found, int) and found > FORMAT else "Identify again"
         raise FileError(
-            f"{path} has format {header.get('format')}, written by occamid "
-            f"{header.get('version', '?')}; this version reads format {FORMAT}. Update occamid."
+            f"{path} has format {found}, written by occamid {header.get('version', '?')}; "
+            f"this version reads format {FORMAT}. {advice}."
         )
     broken = [name for name, value in arrays.items() if not np.isfinite(value).all()]
     if broken:
@@ -93,13 +110,18 @@ def load_ensemble(path: str | Path) -> Ensemble:
             f"{path} holds non-finite values in {broken[0]}; the file is damaged, copy it again."
         )
     try:
-        posteriors = [_member(header, arrays, k) for k in range(len(header["members"]))]
+        posteriors = tuple(_member(header, arrays, k) for k in range(len(header["members"])))
         feedback = header["feedback"]
         if feedback not in get_args(Feedback):
             raise ValueError(f"feedback is {feedback!r}")
-        shares = _positive(arrays, "weights", (len(posteriors),))
-        inflation = _positive(arrays, "inflation", (len(header["output_names"]),))
-        return replace(combine(posteriors, shares, feedback), inflation=inflation)
+        shares = arrays["weights"]
+        if shares.dtype.kind != "f" or shares.shape != (len(posteriors),):
+            raise ValueError(f"weights is not one number for each of {len(posteriors)} members")
+        if not ((shares >= 0).all() and shares.sum() > 0):
+            raise ValueError("weights is not shares of a whole")
+        inflation = arrays["inflation"]
+        _positive(arrays, "inflation", (len(inflation), len(header["output_names"])))
+        return Contents(posteriors, shares, inflation, feedback)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         raise FileError(
@@ -118,27 +140,13 @@ def _positive(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...]) ->
 
 def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> Posterior:
     own = header["members"][k]
-    network = _network(dict(own["network"]))
-    regressors = Regressors(
-        inputs=tuple((int(c), int(lag)) for c, lag in own["inputs"]),
-        outputs=tuple((int(c), int(lag)) for c, lag in own["outputs"]),
-        input_names=tuple(header["input_names"]),
-        output_names=tuple(header["output_names"]),
-    )
-    names = (*regressors.input_names, *regressors.output_names)
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ValueError("the names of the channels repeat or are not text")
-    channels = len(regressors.input_names), len(regressors.output_names)
-    for terms, count, least in zip(
-        (regressors.inputs, regressors.outputs), channels, (0, 1), strict=True
-    ):
-        if not all(0 <= c < count and least <= lag for c, lag in terms):
-            raise ValueError(f"a regressor of member {k} is of no channel or of the future")
+    network, terms = _network(dict(own["network"])), _terms(header, k)
+    channels = len(terms.input_names), len(terms.output_names)
     start, sampling_time = int(header["start"]), float(header["sampling_time"])
-    if start < regressors.max_lag or not 0 < sampling_time < np.inf:
+    if start < terms.max_lag or not 0 < sampling_time < np.inf:
         raise ValueError(f"start {start} or sampling time {sampling_time:g} cannot be")
     shape = (network.n_in, network.n_out)
-    if shape != (len(regressors), channels[1]) or own["method"] not in METHODS:
+    if shape != (len(terms), channels[1]) or own["method"] not in METHODS:
         raise ValueError(f"member {k} contradicts itself")
     weights = {name: arrays[f"{k}/params/{name}"] for name in network.specs()}
     for name, spec in network.specs().items():
@@ -163,12 +171,14 @@ def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> P
     _positive(arrays, f"{k}/widths", positions.shape)
     _positive(arrays, f"{k}/noise_variance", channels[1:])
     for letter, count in zip("uy", channels, strict=True):
-        _positive(arrays, f"scaling/{letter}_scale", (count,))
-        if arrays[f"scaling/{letter}_offset"].shape != (count,):
-            raise ValueError(f"scaling/{letter}_offset does not fit the channels")
+        for what in ("scale", "std"):
+            _positive(arrays, f"scaling/{letter}_{what}", (count,))
+        for what in ("offset",) if letter == "u" else ("offset", "mean"):
+            if arrays[f"scaling/{letter}_{what}"].shape != (count,):
+                raise ValueError(f"scaling/{letter}_{what} does not fit the channels")
     model = Model(
         network=network,
-        regressors_in=regressors,
+        terms=terms,
         scaling=Scaling(*(arrays[f"scaling/{key}"] for key in SCALING)),
         weights=weights,
         start=start,
@@ -182,6 +192,25 @@ def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> P
         effective=float(own["effective"]),
         log_evidence=float(own["log_evidence"]),
     )
+
+
+def _terms(header: Mapping[str, Any], k: int) -> Terms:
+    """The regressors of a member, each of a channel that is there."""
+    own = header["members"][k]
+    terms = Terms(
+        inputs=tuple((int(c), int(lag)) for c, lag in own["inputs"]),
+        outputs=tuple((int(c), int(lag)) for c, lag in own["outputs"]),
+        input_names=tuple(header["input_names"]),
+        output_names=tuple(header["output_names"]),
+    )
+    names = (*terms.input_names, *terms.output_names)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError("the names of the channels repeat or are not text")
+    channels = len(terms.input_names), len(terms.output_names)
+    for side, count, least in zip((terms.inputs, terms.outputs), channels, (0, 1), strict=True):
+        if not all(0 <= c < count and least <= lag for c, lag in side):
+            raise ValueError(f"a regressor of member {k} is of no channel or of the future")
+    return terms
 
 
 def _network(fields: dict[str, Any]) -> Network:

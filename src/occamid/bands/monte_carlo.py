@@ -8,79 +8,36 @@ bounded in both samples and steps while quantiles stay exact.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from occamid.data.windows import Regressors, Windows
-from occamid.errors import SettingsError
+from occamid.assessment.run import Run
+from occamid.bands.mixture import LIMIT, Feedback, Mixture
+from occamid.data.windows import Terms, Windows
 from occamid.networks import Network
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import k_step, push, read
+from occamid.training.cores import cores
 
 Array = np.ndarray
-Feedback = Literal["process", "none"]
-LIMIT = 1e3  # a sample beyond this many standard deviations of the output has diverged
 BLOCK = 128  # rows whose samples are held at a time
 
 
-class Mixture(NamedTuple):
-    """Stacked members in the parameters of one common network, scaled units."""
+class Sampling(NamedTuple):
+    """How to sample: how many, where the noise enters, which quantiles to keep."""
 
-    mean: Float[Array, "K P"]
-    factor: Float[Array, "K P r"] | Float[Array, "K P"]
-    noise_std: Float[Array, "K ny"]
-    weights: Float[Array, " K"]
-
-
-@dataclass(frozen=True, eq=False)
-class Distribution:
-    """A predictive distribution for every sample and output.
-
-    ``std`` is the spread of a measurement: ``std² = epistemic² + aleatoric²``.  The epistemic part
-    comes from not knowing the weights, the aleatoric part from noise.  ``quantiles[j]`` belongs
-    to ``levels[j]``.  ``diverged`` is the share of samples that left the range and were set
-    aside from then on.
-    """
-
-    mean: Float[Array, "N ny"]
-    std: Float[Array, "N ny"]
-    epistemic_std: Float[Array, "N ny"]
-    aleatoric_std: Float[Array, "N ny"]
+    samples: int
+    feedback: Feedback
     levels: tuple[float, ...]
-    quantiles: Float[Array, "Q N ny"]
-    diverged: float
-
-    def after(self, rows: int) -> Distribution:
-        """The same without its first rows."""
-        return replace(
-            self,
-            mean=self.mean[rows:],
-            std=self.std[rows:],
-            epistemic_std=self.epistemic_std[rows:],
-            aleatoric_std=self.aleatoric_std[rows:],
-            quantiles=self.quantiles[:, rows:],
-        )
-
-    def interval(self, share: float) -> tuple[Float[Array, "N ny"], Float[Array, "N ny"]]:
-        """The central interval that holds this share; its quantiles must have been asked for."""
-        low, high = (1 - share) / 2, (1 + share) / 2
-        levels = np.asarray(self.levels)
-        if min(abs(levels - low)) > 1e-9 or min(abs(levels - high)) > 1e-9:
-            raise SettingsError(
-                f"a {share:.0%} interval needs the quantiles {low:g} and {high:g}; ask for them "
-                f"with levels=, there are {', '.join(f'{p:g}' for p in self.levels)}."
-            )
-        at = lambda p: self.quantiles[int(np.argmin(abs(levels - p)))]  # noqa: E731
-        return at(low), at(high)
+    seed: int
+    memory_mb: float
 
 
 def allocate(weights: Float[Array, " K"], samples: int) -> Int[Array, " S"]:
@@ -117,7 +74,7 @@ class _Carry(NamedTuple):
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _free_block(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     feedback: Feedback,
     flat: Float[jax.Array, "S P"],
     noise_std: Float[jax.Array, "S ny"],
@@ -134,7 +91,7 @@ def _free_block(
 
         def advance(at: Any, now: Any, e: jax.Array) -> tuple[Any, jax.Array]:
             (state, register), (u_part, measured, forced) = at, now
-            z = jnp.concatenate([u_part, read(register, regressors)])
+            z = jnp.concatenate([u_part, read(register, terms)])
             state, y = network.step(params, state, z)
             return (state, push(register, jnp.where(forced, measured, y + e))), y
 
@@ -158,7 +115,7 @@ def _free_block(
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _ahead_block(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     feedback: Feedback,
     horizon: int,
     flat: Float[jax.Array, "S P"],
@@ -173,7 +130,7 @@ def _ahead_block(
         params = unflatten(network, vector)
         T, ny = block.y.shape
         e = std * jax.random.normal(key, (horizon + 1, T, ny), std.dtype)
-        run = partial(k_step, network, regressors, params, block, horizon, first=first)
+        run = partial(k_step, network, terms, params, block, horizon, first=first)
         clean, origins = run()
         noisy = clean if feedback == "none" or horizon == 1 else run(noise=e[1:])[0]
         return origins, clean, noisy + e[0]
@@ -183,24 +140,19 @@ def _ahead_block(
 
 def free_run_distribution(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     mixture: Mixture,
     data: Windows,
     forced: int,
-    *,
-    samples: int,
-    feedback: Feedback,
-    levels: tuple[float, ...],
-    seed: int,
-    memory_mb: float,
-) -> Distribution:
+    sampling: Sampling,
+) -> Run:
     """Monte Carlo through the free run of one experiment; scaled units, rows of ``data``."""
     T = data.y.shape[1]
 
     def block(
         first: int, stop: int, chunk: _Chunk, carried: Any
     ) -> tuple[Any, jax.Array, jax.Array]:
-        inputs = data.z[0, first:stop, : len(regressors.inputs)]
+        inputs = data.z[0, first:stop, : len(terms.inputs)]
         flags = jnp.arange(first, stop)[:, None] < forced
         keys = jax.vmap(lambda k: jax.random.fold_in(k, first))(chunk.keys)
         if carried is None:
@@ -208,26 +160,21 @@ def free_run_distribution(
             carried = _Carry(start, start)
         rows = (inputs, data.y[0, first:stop], flags)
         return _free_block(
-            network, regressors, feedback, chunk.flat, chunk.noise_std, keys, carried, rows
+            network, terms, sampling.feedback, chunk.flat, chunk.noise_std, keys, carried, rows
         )
 
     spans = [(a, min(a + BLOCK, T)) for a in range(0, T, BLOCK)]
-    return _collect(block, spans, mixture, samples, levels, seed, memory_mb)
+    return _collect(block, spans, mixture, sampling)
 
 
 def ahead_distribution(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     mixture: Mixture,
     data: Windows,
     horizon: int,
-    *,
-    samples: int,
-    feedback: Feedback,
-    levels: tuple[float, ...],
-    seed: int,
-    memory_mb: float,
-) -> Distribution:
+    sampling: Sampling,
+) -> Run:
     """Monte Carlo of ``horizon``-step predictions of one experiment."""
     T, overlap = data.y.shape[1], max(1, horizon - 1)  # one row at least hands on its state
     experiment = jax.tree.map(lambda x: x[0], data)
@@ -241,7 +188,15 @@ def ahead_distribution(
         if carried is None:
             carried = _start(network, data, chunk)
         origins, clean, noisy = _ahead_block(
-            network, regressors, feedback, horizon, chunk.flat, chunk.noise_std, keys, carried, part
+            network,
+            terms,
+            sampling.feedback,
+            horizon,
+            chunk.flat,
+            chunk.noise_std,
+            keys,
+            carried,
+            part,
         )
         following = max(0, stop - overlap) - begin  # where the next block begins
         at = min(following, stop - begin - 1)
@@ -253,7 +208,7 @@ def ahead_distribution(
 
     step = max(BLOCK, 2 * horizon)
     spans = [(a, min(a + step, T)) for a in range(0, T, step)]
-    return _collect(block, spans, mixture, samples, levels, seed, memory_mb)
+    return _collect(block, spans, mixture, sampling)
 
 
 class _Chunk(NamedTuple):
@@ -274,18 +229,16 @@ def _collect(
     block: Callable[[int, int, _Chunk, Any], tuple[Any, jax.Array, jax.Array]],
     spans: list[tuple[int, int]],
     mixture: Mixture,
-    samples: int,
-    levels: tuple[float, ...],
-    seed: int,
-    memory_mb: float,
-) -> Distribution:
+    sampling: Sampling,
+) -> Run:
     """Run all chunks through all blocks of rows and reduce each block to moments and quantiles.
 
     Memory: two values per sample and row of a block, and per sample its weights and state.  If
     the weights of all samples do not fit the budget they are drawn again for every block.
     """
     P = mixture.mean.shape[1]
-    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    samples, _, levels, seed, memory_mb = sampling
+    workers = cores() if jax.default_backend() == "cpu" else 1
     chunk = max(1, min(math.ceil(samples / workers), int(memory_mb * 2**18 / (4 * P * workers))))
     members = allocate(mixture.weights, samples)
     keep = samples * P * 4 < memory_mb * 2**20 / 4
@@ -299,6 +252,9 @@ def _collect(
             jnp.asarray(mixture.noise_std[own], jnp.float32),
             jax.vmap(partial(jax.random.fold_in, root))(numbers),
         )
+
+    def within(x: Float[Array, "B S ny"]) -> Bool[Array, "B S"]:
+        return (np.abs(x - mixture.centre) < LIMIT * mixture.spread).all(axis=-1)
 
     means, factors = (jnp.asarray(x, jnp.float32) for x in (mixture.mean, mixture.factor))
     starts = range(0, samples, chunk)
@@ -316,12 +272,13 @@ def _collect(
 
             runs = list(pool.map(run, starts))
             clean, noisy = (np.concatenate([r[j] for r in runs], axis=1) for j in range(2))
-            parts.append(_reduce(clean, noisy, alive, levels))
+            parts.append(_reduce(clean, noisy, alive, levels, within))
     moments = [np.concatenate([p[j] for p in parts], axis=-2) for j in range(4)]
     mean, epistemic, total, quantiles = moments
     total = np.maximum(total, epistemic)  # sampling noise may reverse them where noise is nil
-    return Distribution(
+    return Run(
         mean=mean,
+        n_init=0,
         std=total,
         epistemic_std=epistemic,
         aleatoric_std=np.sqrt(total**2 - epistemic**2),
@@ -336,10 +293,11 @@ def _reduce(
     noisy: Float[Array, "B S ny"],
     alive: Bool[Array, " S"],
     levels: tuple[float, ...],
+    within: Callable[[Array], Array],
 ) -> tuple[Array, Array, Array, Array]:
     """Moments and quantiles over the samples; marks in ``alive`` which have not diverged."""
     with np.errstate(invalid="ignore", over="ignore"):
-        inside = (np.abs(clean) < LIMIT).all(axis=-1) & (np.abs(noisy) < LIMIT).all(axis=-1)
+        inside = within(clean) & within(noisy)
     inside = np.logical_and.accumulate(inside & alive, axis=0)
     alive[:] = inside[-1]
     if inside.all():

@@ -7,7 +7,7 @@ scaled units of the training.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -22,8 +22,10 @@ from occamid.data.record import Record, as_records
 from occamid.data.windows import Windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Live, Network, is_matrix, reads_regressors
+from occamid.networks.flat import flatten, size, unflatten
 from occamid.networks.simulate import one_step
 from occamid.training.curvature import recursive
+from occamid.training.free_run import Refined
 from occamid.training.model import Model
 
 Array = np.ndarray
@@ -81,7 +83,7 @@ class Posterior:
     def standard_errors(self) -> dict[str, Float[Array, ...]]:
         """Standard deviation of every parameter by matrix name; zero where it is certain."""
         variances = self.factor**2 if self.factor.ndim == 1 else np.sum(self.factor**2, axis=1)
-        flat = np.zeros(flatten(self.model.network, self.model.weights).size)
+        flat = np.zeros(size(self.model.network))
         flat[self.positions] = np.sqrt(variances)
         return unflatten(self.model.network, flat)
 
@@ -116,7 +118,7 @@ def fit_posterior(
     records: Record | Iterable[Record],
     method: Method = "full",
     center: Literal["weights", "laplace"] = "weights",
-    held_back: Sequence[slice] | None = None,
+    shape: tuple[int, int] | None = None,
 ) -> Posterior:
     """The posterior of a trained model, given the records it was trained on.
 
@@ -124,8 +126,8 @@ def fit_posterior(
     ``diagonal`` the paper's (Eqs. 9–10) from the recursive curvature, ``last-layer`` full over
     the output layer with everything below it fixed.  ``center="laplace"`` moves the mean to
     ``−Σ ĝ``, the maximum of the quadratic expansion (exact where the model is linear in the
-    uncertain weights); by default it stays at the trained weights.  ``held_back`` names the
-    rows of each record that the model was not trained on.
+    uncertain weights); by default it stays at the trained weights.  ``shape`` pads the
+    records, so that others of about this size share what is compiled.
     """
     check_choice("posterior", method, METHODS)
     check_choice("center", center, ("weights", "laplace"))
@@ -136,7 +138,7 @@ def fit_posterior(
     positions, places, widths = _uncertain(model, live, small, method)
     # All derivatives are taken in the network as trained: one shape, compiled once for all models.
     with jax.enable_x64(True):
-        data = model._windows(as_records(records), model.start, held_back)
+        data = model.windows(as_records(records), model.start, shape)
         first, squares = _first_order(model.network, model._params(), data)
         curve = _diagonals if method == "diagonal" else _gram
         curvature = curve(model, data, places)
@@ -158,8 +160,6 @@ def fit_posterior(
         flat = flatten(small.network, small.weights)
         flat[positions] = mean
         small = small.with_weights(unflatten(small.network, flat))
-    fit = np.sum(2 * energy / solved.noise_variance)
-    fit += rows * np.sum(np.log(2 * np.pi * solved.noise_variance))
     occam = np.sum(mean**2 / widths) + np.sum(np.log(widths)) + solved.log_determinant
     return Posterior(
         model=small,
@@ -169,7 +169,31 @@ def fit_posterior(
         widths=widths,
         noise_variance=solved.noise_variance,
         effective=solved.effective,
-        log_evidence=float(-0.5 * (fit + occam)),
+        log_evidence=float(_log_likelihood(energy, solved.noise_variance, rows) - 0.5 * occam),
+    )
+
+
+def _log_likelihood(
+    energy: Float[Array, " ny"], noise_variance: Float[Array, " ny"], rows: int
+) -> float:
+    """Gaussian, from ``½ Σ r²`` of each output."""
+    terms = 2 * energy / noise_variance + rows * np.log(2 * np.pi * noise_variance)
+    return float(-0.5 * np.sum(terms))
+
+
+def refined_posterior(refined: Refined) -> Posterior:
+    """The posterior of a model refined in free run, whose precision the refinement ended with."""
+    values, vectors = np.linalg.eigh(refined.precision)
+    floor = 1e-12 * values.max(initial=1.0)  # rounding can leave a flat direction at zero
+    return Posterior(
+        model=refined.model,
+        method="full",
+        positions=refined.positions,
+        factor=vectors / np.sqrt(np.maximum(values, floor)),
+        widths=refined.widths,
+        noise_variance=refined.noise_variance,
+        effective=refined.effective,
+        log_evidence=refined.log_evidence,
     )
 
 
@@ -234,7 +258,7 @@ def _uncertain(
     """The parameters that are not fixed: places in the compact and in the trained network's flat
     vector, and prior variances."""
     assert small.prior_widths is not None
-    numbers = np.arange(flatten(model.network, model.weights).size)
+    numbers = np.arange(size(model.network))
     trained = model.network.select(unflatten(model.network, numbers), live)
     tail = [n for n in small.weights if n != "skip.W"][-1].split(".")[0]
     last = (tail, "skip")
@@ -310,7 +334,7 @@ def _first_order(
 
 def _labels(model: Model) -> list[tuple[str, str]]:
     """For every flat position, ``layer0.W[2,5]`` and the regressor it reads, if any."""
-    names = model.regressors_in.names
+    names = model.terms.names
     found = []
     for name, spec in model.network.specs().items():
         first = reads_regressors(name)

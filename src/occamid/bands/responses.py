@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from occamid.bands.ensemble import Ensemble
 from occamid.bands.linear import Band, Slopes, _inputs, _slopes, _spread, operating_point
-from occamid.data.windows import Regressors
+from occamid.data.windows import Terms
 from occamid.errors import DataError
 from occamid.networks import Network
 
@@ -58,7 +58,7 @@ def responses(
     samples: int = 100,
 ) -> Responses:
     """Responses around the operating point of constant inputs ``u0`` (their mean if none)."""
-    like = ensemble.batch.like
+    like = ensemble.members.like
     u0, s = _inputs(like, u0), like.scaling
     half = 0.5 / like.sampling_time
     frequencies = np.geomspace(half / 1000, half, FREQUENCIES)
@@ -85,8 +85,8 @@ def static_curve(
 
     Where no member has an operating point, the curve is NaN.
     """
-    like = ensemble.batch.like
-    base, ny = _inputs(like, u0), len(like.regressors_in.output_names)
+    like = ensemble.members.like
+    base, ny = _inputs(like, u0), len(like.terms.output_names)
     means, stds = [], []
     for value in values:
         at = np.array(base)
@@ -111,8 +111,8 @@ def _members(
     unstable: bool = False,
 ) -> tuple[list[tuple[tuple[Array, Array], ...]], Float[Array, " k"]]:
     """Curves and variances of the members that have an operating point, and their shares."""
-    like, m = ensemble.batch.like, ensemble.mixture
-    network, r = like.network, like.regressors_in
+    like, m = ensemble.members.like, ensemble.mixture
+    network, r = like.network, like.terms
     v = (u0 - like.scaling.u_offset) / like.scaling.u_scale
     found, shares = [], []
     with jax.enable_x64(True):
@@ -142,7 +142,7 @@ def _members(
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _with_band(
     network: Network,
-    r: Regressors,
+    r: Terms,
     samples: int,
     w: jax.Array,
     factor: Float[jax.Array, "P r"],
@@ -173,7 +173,7 @@ def _sums(
     return (columns * z ** (-lags.astype(float))) @ np.eye(n)[channels]
 
 
-def _transfer(r: Regressors, s: Slopes, z: jax.Array) -> Float[jax.Array, "ny nu"]:
+def _transfer(r: Terms, s: Slopes, z: jax.Array) -> Float[jax.Array, "ny nu"]:
     """``y/u`` at z: hidden states and outputs solve one small linear system."""
     ny, nh = len(r.output_names), s.h.shape[1]
     by_y = _sums(r.outputs, s.y, ny, z)
@@ -183,17 +183,17 @@ def _transfer(r: Regressors, s: Slopes, z: jax.Array) -> Float[jax.Array, "ny nu
     return jnp.linalg.solve(system, by_u)[nh:]
 
 
-def _gain(r: Regressors, s: Slopes) -> jax.Array:
+def _gain(r: Terms, s: Slopes) -> jax.Array:
     return _transfer(r, s, jnp.asarray(1.0))
 
 
-def _magnitude(r: Regressors, s: Slopes, angles: Float[jax.Array, " f"]) -> jax.Array:
+def _magnitude(r: Terms, s: Slopes, angles: Float[jax.Array, " f"]) -> jax.Array:
     """``20 log₁₀ |H(e^{iω})|``, (f, ny, nu)."""
     H = jax.vmap(lambda a: _transfer(r, s, jnp.exp(1j * a)))(angles)
     return 10 * jnp.log10(H.real**2 + H.imag**2 + 1e-30)
 
 
-def _step_response(r: Regressors, s: Slopes, samples: int) -> Float[jax.Array, "n ny nu"]:
+def _step_response(r: Terms, s: Slopes, samples: int) -> Float[jax.Array, "n ny nu"]:
     """The linear recursion after a unit step of each input at time 0."""
     ny, nu, nh = len(r.output_names), len(r.input_names), s.h.shape[1]
     length = max(r.output_lag, 1)
@@ -210,7 +210,7 @@ def _step_response(r: Regressors, s: Slopes, samples: int) -> Float[jax.Array, "
     return jax.lax.scan(step, start, jnp.arange(samples))[1]
 
 
-def _radius(r: Regressors, s: Slopes) -> jax.Array:
+def _radius(r: Terms, s: Slopes) -> jax.Array:
     """Largest pole by the growth of the recursion from a random start: ``‖x(t)‖^(1/t)``."""
     ny, nh = len(r.output_names), s.h.shape[1]
     length = max(r.output_lag, 1)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import typer
 
-from occamid.cli import bench, export, records, use
+from occamid.cli import export, use
 from occamid.cli import identify as train
+from occamid.cli.plugins import Commands
+from occamid.cli.shared import say
 from occamid.errors import OccamidError
 
 app = typer.Typer(
+    cls=Commands,
     help="Identify dynamic systems: small neural models from logged inputs and outputs.",
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -24,13 +29,26 @@ app.command()(train.identify)
 for command in (use.simulate, use.predict, use.compare, use.inspect, use.report):
     app.command()(command)
 app.command()(export.export)
-app.add_typer(records.app, name="data")
-app.add_typer(bench.app, name="benchmark")
+# Parameters of the library that are called differently here; the others differ by dashes only.
+FLAGS = {"inputs": "--input", "outputs": "--output", "resample=": "--resample-to"}
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        say(f"occamid {version('occamid')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _options() -> None:
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Identify dynamic systems: small neural models from logged inputs and outputs."""
 
 
@@ -58,5 +76,17 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {as_flags(message)}", file=sys.stderr)
     return 2
+
+
+def as_flags(message: str) -> str:
+    """The library writes parameters as `` `gaps="split"` ``; people here type ``--gaps split``."""
+    message = message.replace("`input_lags` and `output_lags`", "--lags")
+    return re.sub(r"`([a-z_]+)(?:=\"?([^`\"]*)\"?)?`", _flag, message)
+
+
+def _flag(parameter: re.Match[str]) -> str:
+    name, value = parameter.groups()
+    flag = FLAGS.get(name if value is None else f"{name}=", f"--{name.replace('_', '-')}")
+    return flag if value is None else f"{flag} {value}"

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from occamid import export as exporting
+from occamid.bands.ensemble import load
 from occamid.cli.shared import say
-from occamid.reporting import runs
 
 
 def export(
@@ -29,8 +29,8 @@ def export(
     combine: Annotated[
         str, typer.Option(help="Centre of an ensemble: median, or mean, which is smooth.")
     ] = "median",
-    no_binary: Annotated[
-        bool, typer.Option("--no-binary", help="Sources only, nothing compiled (fmu).")
+    sources_only: Annotated[
+        bool, typer.Option("--sources-only", help="No binary inside, nothing compiled (fmu).")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the files as JSON, nothing else.")
@@ -43,13 +43,13 @@ def export(
     told: dict[str, Any] = {
         "precision": precision,
         "jacobian": jacobian or None,
-        "binary": False if no_binary else None,
+        "sources_only": sources_only or None,
     }
     options = {key: value for key, value in told.items() if value is not None}
     exporting.check_options(format, options)
     place = run if run.is_dir() else run.parent
     target = out or place / f"export-{format}"
-    found = exporting.export(runs.load(run), format, target, name=name, combine=combine, **options)
+    found = exporting.export(load(run), format, target, name=name, combine=combine, **options)
     if as_json:
         print(json.dumps({"out": str(target), "files": [str(path) for path in found]}))
         return

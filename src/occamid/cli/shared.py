@@ -1,4 +1,4 @@
-"""What the commands share: the console, options with several numbers, the progress bar."""
+"""What the commands share: the console, the progress bar."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from occamid.errors import SettingsError
-from occamid.identification import identify as auto
-from occamid.training import train as driver
+from occamid.identification.progress import Stage
 
 console = Console()
 
@@ -26,20 +24,8 @@ def listed(values: Iterable[float | None], spec: str, unit: str = "") -> str:
     return ", ".join("–" if v is None else f"{v:{spec}}{unit}" for v in values)
 
 
-def numbers(text: str | None, kind: type, name: str) -> tuple[Any, ...] | None:
-    """Comma-separated numbers of an option."""
-    if text is None:
-        return None
-    try:
-        return tuple(kind(part) for part in text.split(","))
-    except ValueError:
-        raise SettingsError(
-            f"--{name} takes {'whole ' if kind is int else ''}numbers separated by commas, "
-            f"not {text!r}."
-        ) from None
-
-
-def _columns() -> tuple[Any, ...]:
+def columns() -> tuple[Any, ...]:
+    """What stands in a live bar."""
     return (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -51,38 +37,18 @@ def _columns() -> tuple[Any, ...]:
 
 
 @contextmanager
-def stage_bar(quiet: bool = False) -> Iterator[Callable[[auto.Stage], None]]:
+def stage_bar(quiet: bool = False) -> Iterator[Callable[[Stage], None]]:
     """A live bar of the automatic mode: what goes on, time so far, time left."""
-    with Progress(*_columns(), console=console, disable=quiet) as bar:
+    with Progress(*columns(), console=console, disable=quiet) as bar:
         task = bar.add_task("reading", total=1.0, state="", left="")
 
-        def progress(stage: auto.Stage) -> None:
+        def progress(stage: Stage) -> None:
             left = stage.seconds * (1 - stage.share) / stage.share if stage.share > 0.02 else None
             bar.update(
                 task,
                 description=stage.what,
                 completed=stage.share,
                 left="" if left is None else f"{left:.0f} s left",
-            )
-
-        yield progress
-
-
-@contextmanager
-def training_bar(what: str = "compiling") -> Iterator[Callable[[driver.Progress], None]]:
-    """A live bar: cycles done, time so far, time left, best error so far."""
-    with Progress(*_columns(), console=console) as bar:
-        task = bar.add_task(what, total=None, state="", left="")
-
-        def progress(p: driver.Progress) -> None:
-            left = p.seconds / p.done * (p.total - p.done)
-            bar.update(
-                task,
-                description=f"training {p.models} models",
-                total=p.total,
-                completed=p.done,
-                state=f"free run {p.best_free_run:.3f} σ, sparsity {p.sparsity:.0%}",
-                left=f"{left:.0f} s left",
             )
 
         yield progress

@@ -14,31 +14,34 @@ from jinja2 import TemplateError
 from rich.table import Table
 from rich.text import Text
 
-from occamid import reporting as pages
-from occamid.assessment.metrics import rmse
-from occamid.bands import modelfile
-from occamid.bands.ensemble import Ensemble
+from occamid.assessment.run import Run
+from occamid.bands.ensemble import Ensemble, load
 from occamid.bands.linear import linearise
-from occamid.bands.monte_carlo import Distribution
+from occamid.bands.modelfile import model_file, read_about
 from occamid.bands.responses import responses
-from occamid.cli.shared import console, listed, numbers, say
+from occamid.cli.arguments import numbers
+from occamid.cli.shared import console, listed, say
 from occamid.data.record import Record
 from occamid.errors import DataError, FileError, SettingsError
-from occamid.files.atomic import replace_file
+from occamid.files import manifest
+from occamid.files.atomic import check_new_file, replace_file, same_file
+from occamid.files.folder import rewrite
 from occamid.files.plain import plain
 from occamid.identification.job import Job
 from occamid.networks import matrices
 from occamid.reading.experiments import SAME_STEP
-from occamid.reading.files import read_records
+from occamid.reading.files import read
 from occamid.reporting import figures, runs
+from occamid.reporting.page import render
 
-Run = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]
+RunFolder = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]
 File = Annotated[Path, typer.Argument(help="File with the columns the model was identified on.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
 Gaps = Annotated[str, typer.Option(help="Missing values: error, or split.")]
 Resample = Annotated[
     bool, typer.Option("--resample", help="Interpolate to the steps of the model.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one already.")]
 Step = Annotated[float | None, typer.Option(help="Seconds between samples, without a time column.")]
 
 
@@ -49,9 +52,9 @@ def _read(
 
     What the file is like (time column, experiments, variable) is what identify was told.
     """
-    told, names = _job(run), ensemble.regressors_in
+    told, names = _job(run), ensemble.terms
     usual = ensemble.first.sampling_time
-    found = read_records(
+    found = read(
         file,
         inputs=names.input_names,
         outputs=names.output_names,
@@ -80,39 +83,32 @@ def _read(
 
 def _job(run: Path) -> Job:
     """What identify was told, as far as the model file knows."""
-    told = modelfile.read_about(runs.model_file(run)).get("job")
+    told = read_about(run).get("job")
     try:
         return Job(**told) if isinstance(told, dict) else Job()
     except SettingsError:
         return Job()
 
 
-def _check_out(out: Path) -> None:
-    """Refuse a file that cannot be written, before any work."""
-    if out.is_dir():
-        raise FileError(f"{out} is a folder; name a file in it with --out.")
-    if not out.absolute().parent.is_dir():
-        raise FileError(
-            f"{out}: there is no folder {out.parent}; make it, or choose another --out."
-        )
-
-
-def _table(record: Record, found: Distribution) -> pd.DataFrame:
+def _table(record: Record, found: Run) -> pd.DataFrame:
     """Time, mean, standard deviation and 95 % band of every output."""
     low, high = found.interval(0.95)
     columns: dict[str, Any] = {"time": np.arange(len(record)) * record.sampling_time}
     for k, name in enumerate(record.output_names):
         columns |= {
             name: found.mean[:, k],
-            f"{name} std": found.std[:, k],
+            f"{name} std": found.spread[:, k],
             f"{name} low": low[:, k],
             f"{name} high": high[:, k],
         }
     return pd.DataFrame(columns)
 
 
-def _write_table(table: pd.DataFrame, out: Path, known: int, as_json: bool, facts: Any) -> None:
-    replace_file(out, table.to_csv(index=False, float_format="%.9g").encode())
+def _write_table(
+    table: pd.DataFrame, out: Path, force: bool, known: int, as_json: bool, facts: Any
+) -> None:
+    content = table.to_csv(index=False, float_format="%.9g").encode()
+    replace_file(out, content, overwrite=force)
     if as_json:
         print(json.dumps(plain({"out": str(out), "known": known, **facts})))
     else:
@@ -122,7 +118,7 @@ def _write_table(table: pd.DataFrame, out: Path, known: int, as_json: bool, fact
 
 
 def simulate(
-    run: Run,
+    run: RunFolder,
     file: File,
     n_init: Annotated[
         int | None, typer.Option(help="Measured outputs the run may start from; default: the lags.")
@@ -131,51 +127,53 @@ def simulate(
         int | None, typer.Option(min=2, help="Monte Carlo samples; default: first-order bands.")
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("sim.csv"),
+    force: Force = False,
     gaps: Gaps = "error",
     resample: Resample = False,
     sampling_time: Step = None,
     as_json: Json = False,
 ) -> None:
     """Free run of a model on a file's inputs, with bands; only its first outputs are looked at."""
-    _check_out(out)
-    ensemble = runs.load(run)
+    check_new_file(out, overwrite=force, inputs=(model_file(run), file))
+    ensemble = load(run)
     record = _read(run, ensemble, file, gaps, resample, sampling_time)
     start = ensemble.start if n_init is None else n_init
-    extra: dict[str, Any] = {"method": "monte-carlo", "samples": samples} if samples else {}
-    found = ensemble.free_run(record, start, **extra)
-    judged = runs.judge(record, found, start)
-    facts = {"rmse": judged.rmse, "fit %": judged.fit, "95 % band covers": judged.coverage95}
-    _write_table(_table(record, found), out, start, as_json, facts)
+    found = ensemble.simulate(record, start, samples=samples)
+    judged = runs.judge(record, found)
+    named = {"rmse": "rmse", "fit": "fit %", "coverage95": "95 % band covers"}
+    facts = {name: judged[key] for key, name in named.items()}
+    _write_table(_table(record, found), out, force, start, as_json, facts)
 
 
 def predict(
-    run: Run,
+    run: RunFolder,
     file: File,
     horizon: Annotated[int, typer.Option(min=1, help="Steps ahead.")] = 1,
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("prediction.csv"),
+    force: Force = False,
     gaps: Gaps = "error",
     resample: Resample = False,
     sampling_time: Step = None,
     as_json: Json = False,
 ) -> None:
     """Predict a file's outputs a number of steps ahead from its own measurements."""
-    _check_out(out)
-    ensemble = runs.load(run)
+    check_new_file(out, overwrite=force, inputs=(model_file(run), file))
+    ensemble = load(run)
     record = _read(run, ensemble, file, gaps, resample, sampling_time)
     if horizon >= len(record):
         raise SettingsError(
             f"--horizon {horizon} reaches beyond the {len(record)} rows of {file}; give fewer "
             "steps."
         )
-    found = ensemble.predict_distribution(record, horizon)
-    error = rmse(record.y, found.mean, ensemble.start)
-    facts = {"rmse": tuple(map(float, error)), "horizon": horizon}
-    _write_table(_table(record, found), out, ensemble.start, as_json, facts)
+    found = ensemble.predict(record, horizon)
+    facts = {"rmse": tuple(map(float, found.rmse(record))), "horizon": horizon}
+    _write_table(_table(record, found), out, force, ensemble.start, as_json, facts)
 
 
 def compare(
     paths: Annotated[list[Path], typer.Argument(help="Run folders, then the file to compare on.")],
     out: Annotated[Path | None, typer.Option(help="Plot to write, PNG or SVG.")] = None,
+    force: Force = False,
     gaps: Gaps = "error",
     resample: Resample = False,
     sampling_time: Step = None,
@@ -184,21 +182,23 @@ def compare(
     """Fit, error and size of one or more runs in free run on one file."""
     if len(paths) < 2:
         raise SettingsError("compare needs one or more run folders and a file after them.")
+    *folders, file = paths
     if out is not None:
-        _check_out(out)
+        figures.require()
+        check_new_file(out, overwrite=force, inputs=(*map(model_file, folders), file))
         if out.suffix.lower() not in (".png", ".svg"):
             raise FileError(f"{out}: a plot is written as .png or .svg; choose such a name.")
-    *folders, file = paths
     rows, shown = [], []
     for folder in folders:
-        ensemble = runs.load(folder)
+        ensemble = load(folder)
         record = _read(folder, ensemble, file, gaps, resample, sampling_time)
-        found = ensemble.free_run(record)
-        judged = runs.judge(record, found, ensemble.start)
-        rows.append({"run": str(folder), **judged._asdict(), "parameters": ensemble.parameters})
+        found = ensemble.simulate(record)
+        judged = runs.judge(record, found)
+        rows.append({"run": str(folder), **judged, "parameters": ensemble.parameters})
         shown.append((str(folder), found.mean))
     if out is not None:
-        figures.save(figures.compare_figure(record, shown, f"free run on {record.name}"), out)
+        figure = figures.compare_figure(record, shown, f"free run on {record.name}")
+        figures.save(figure, out, overwrite=force)
     if as_json:
         print(json.dumps(plain(rows)))
         return
@@ -216,7 +216,7 @@ def compare(
 
 
 def inspect(
-    run: Run,
+    run: RunFolder,
     linear: Annotated[
         bool, typer.Option("--linear", help="The linear model at an operating point instead.")
     ] = False,
@@ -226,11 +226,11 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """What a model is made of: regressors with their evidence, sparsity, settings, provenance."""
-    ensemble = runs.load(run)
+    ensemble = load(run)
     if linear or at is not None:
         _inspect_linear(ensemble, numbers(at, float, "at"), as_json)
         return
-    about = modelfile.read_about(runs.model_file(run))
+    about = read_about(run)
     best = max(ensemble.posteriors, key=lambda p: p.log_evidence)
     rows = [r._asdict() for r in best.table()]
     evidence = best.regressor_evidence()
@@ -311,17 +311,23 @@ def _inspect_linear(ensemble: Ensemble, at: tuple[float, ...] | None, as_json: b
 def report(
     run: Annotated[Path, typer.Argument(help="Run folder of identify.")],
     out: Annotated[Path | None, typer.Option(help="HTML to write; default: in the folder.")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the report of a run again: one HTML file that opens without a network."""
     content = runs.read_json(run, runs.CONTENT)
     target = out or run / runs.PAGE
-    _check_out(target)
+    again = target.name == runs.PAGE and same_file(target.parent, run)
+    read = manifest.current(run, runs.CONTENT)
+    check_new_file(target, overwrite=force or again, inputs=(read,))
     try:
-        page = pages.render(content)
+        page = render(content)
     except (ArithmeticError, AttributeError, LookupError, TemplateError, TypeError, ValueError):
         raise FileError(f"{run / runs.CONTENT} is damaged; identify again.") from None
-    replace_file(target, page.encode())
+    if again:
+        rewrite(run, runs.PAGE, page.encode(), overwrite=force)
+    else:
+        replace_file(target, page.encode(), overwrite=force)
     if as_json:
         print(json.dumps({"out": str(target)}))
     else:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occamid.data.record import Record
-from occamid.data.windows import full_regressors, windows
+from occamid.data.windows import all_terms, windows
 
 Array = np.ndarray
 
@@ -32,15 +32,15 @@ def propose_lags(
     """
     shortest = min(len(r) for r in records)
     limit = max(1, min(largest, sum(len(r) for r in records) // 10, shortest // 3))
-    regressors = full_regressors(records[0], limit, limit if outputs else 0)
-    data = windows(records, regressors, limit)
+    offered = all_terms(records[0], limit, limit if outputs else 0)
+    data = windows(records, offered, limit)
     rows = np.asarray(data.valid, dtype=bool).reshape(-1)
     z = np.asarray(data.z, dtype=np.float64).reshape(len(rows), -1)[rows]
     y = np.asarray(data.y, dtype=np.float64).reshape(len(rows), -1)[rows]
     z = (z - z.mean(axis=0)) / (z.std(axis=0) + 1e-12)
     chosen = _forward_selection(z, y - y.mean(axis=0), most_terms)
-    terms = regressors.inputs + regressors.outputs
-    n_inputs = len(regressors.inputs)
+    terms = offered.inputs + offered.outputs
+    n_inputs = len(offered.inputs)
     reach = lambda picks: max((terms[j][1] for j in picks), default=0)  # noqa: E731
     proposal = [
         min(max(limit, 1), max(10, int(np.ceil(1.25 * reach(picks)))))

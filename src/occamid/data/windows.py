@@ -1,4 +1,4 @@
-"""Regressors: which past inputs and outputs a model sees, and the arrays made of them.
+"""Terms: which past inputs and outputs a model sees, and the arrays made of them.
 
 With lags ``L`` a record gives ``z(t) = [u(t-L) … u(t), y(t-L) … y(t-1)]``, oldest first, every
 input channel before every output channel.  Each entry keeps its channel and lag, so that a
@@ -24,7 +24,7 @@ Term = tuple[int, int]  # (channel, lag)
 
 
 @dataclass(frozen=True)
-class Regressors:
+class Terms:
     """An ordered list of lagged channels: input terms first, then output terms."""
 
     inputs: tuple[Term, ...]
@@ -54,7 +54,7 @@ class Regressors:
         """The largest lag of an output: the length of the free run's shift register."""
         return max((lag for _, lag in self.outputs), default=0)
 
-    def select(self, keep: Bool[Array, " nz"]) -> Regressors:
+    def select(self, keep: Bool[Array, " nz"]) -> Terms:
         """Only the regressors marked in ``keep``."""
         terms = [t for t, kept in zip(self.inputs + self.outputs, keep, strict=True) if kept]
         n_inputs = int(np.sum(keep[: len(self.inputs)]))
@@ -62,7 +62,7 @@ class Regressors:
 
 
 class Windows(NamedTuple):
-    """Regressors and targets of several experiments, padded at the end to one length.
+    """Terms and targets of several experiments, padded at the end to one length.
 
     Row ``t`` is sample ``start + t`` of its record.
     """
@@ -74,11 +74,9 @@ class Windows(NamedTuple):
     residuals: Float[JaxArray, " R"]  # number of residuals, samples x outputs
 
 
-def full_regressors(
-    record: Record, input_lags: int, output_lags: int, delay: int = 0
-) -> Regressors:
+def all_terms(record: Record, input_lags: int, output_lags: int, delay: int = 0) -> Terms:
     """Every lag from ``delay`` to ``input_lags`` and from 1 to ``output_lags``, oldest first."""
-    return Regressors(
+    return Terms(
         inputs=_window(record.u.shape[1], input_lags, delay),
         outputs=_window(record.y.shape[1], output_lags, 1),
         input_names=record.input_names,
@@ -98,15 +96,14 @@ def lagged(x: Float[Array, "N n"], terms: tuple[Term, ...], start: int) -> Float
 
 def windows(
     records: Sequence[Record],
-    regressors: Regressors,
+    terms: Terms,
     start: int,
-    held_back: Sequence[slice] | None = None,
+    shape: tuple[int, int] | None = None,
 ) -> Windows:
     """Regressors and targets from sample ``start`` of each record; none crosses a border.
 
-    ``held_back`` names rows of each record that are not to be learned from: no window with one
-    of their outputs in it, as target or as regressor, counts.  (The state of a recurrent
-    network still runs through them; it is never asked to match them.)
+    With ``shape`` (records, rows) the batch is padded to it, so that other records of about this
+    size share what was compiled for it.
     """
     for record in records:
         if len(record) <= start:
@@ -116,29 +113,38 @@ def windows(
             )
     z = [
         np.concatenate(
-            [lagged(r.u, regressors.inputs, start), lagged(r.y, regressors.outputs, start)], axis=1
+            [lagged(r.u, terms.inputs, start), lagged(r.y, terms.outputs, start)], axis=1
         )
         for r in records
     ]
     y = [r.y[start:] for r in records]
     valid = [np.ones((len(part), 1)) for part in y]
-    for part, record, block in zip(valid, records, held_back or (), strict=held_back is not None):
-        first, stop, _ = block.indices(len(record))
-        part[max(0, first - start) : max(0, stop + regressors.output_lag - start)] = 0.0
+    history = [r.y[start - terms.output_lag : start] for r in records]
     return Windows(
-        z=jnp.asarray(_pad(z)),
-        y=jnp.asarray(_pad(y)),
-        valid=jnp.asarray(_pad(valid)),
-        history=jnp.asarray(
-            np.stack([r.y[start - regressors.output_lag : start] for r in records])
-        ),
-        residuals=jnp.asarray(
-            [float(v.sum() * part.shape[1]) for v, part in zip(valid, y, strict=True)]
-        ),
+        z=jnp.asarray(_pad(z, shape)),
+        y=jnp.asarray(_pad(y, shape)),
+        valid=jnp.asarray(_pad(valid, shape)),
+        history=jnp.asarray(_pad(history, shape and (shape[0], terms.output_lag))),
+        residuals=jnp.asarray([float(v.sum() * y[0].shape[1]) for v in _pad(valid, shape)]),
     )
 
 
-def _pad(parts: Sequence[Float[Array, "T n"]]) -> Float[Array, "R Tmax n"]:
+def padded_shape(records: Sequence[Record]) -> tuple[int, int]:
+    """Records and rows to pad to: an even number of records, rows in steps of about a tenth.
+
+    The folds of a cross-validation then have few shapes, and few programs are compiled.
+    """
+    longest = max(map(len, records))
+    step = 2 ** max(3, int(np.log2(longest)) - 3)
+    return -(-len(records) // 2) * 2, -(-longest // step) * step
+
+
+def _pad(
+    parts: Sequence[Float[Array, "T n"]], shape: tuple[int, int] | None = None
+) -> Float[Array, "R Tmax n"]:
     """Stack along a new first axis, zeros after the end of the shorter ones."""
-    longest = max(len(part) for part in parts)
-    return np.stack([np.pad(part, ((0, longest - len(part)), (0, 0))) for part in parts])
+    records, rows = shape or (len(parts), max(len(part) for part in parts))
+    found = np.zeros((records, rows, parts[0].shape[1]))
+    for row, part in zip(found, parts, strict=False):
+        row[: len(part)] = part
+    return found

@@ -28,7 +28,7 @@ FORMATS: dict[str, Callable[..., Mapping[str, str | bytes]]] = {
 OPTIONS: dict[str, tuple[str, ...]] = {
     "c": ("precision", "jacobian"),
     "onnx": ("precision",),
-    "fmu": ("precision", "binary"),
+    "fmu": ("precision", "sources_only"),
     "st": ("precision",),
     "casadi": (),
     "json": (),
@@ -66,11 +66,9 @@ def export(
         name: prefix of names in generated code.
         combine: the centre of an ensemble, ``median`` or ``mean``.
         options: ``precision`` ("double" or "float"; c, onnx, fmu, st), ``jacobian`` (c),
-            ``binary`` (fmu).
+            ``sources_only`` (fmu).
     """
     check_options(format, options)
-    target = Path(out)
-    folder.check(target)
-    d = describe(model, combine)
-    files = FORMATS[format](d, name, **options)
-    return folder.write(files, target, {"format": format, "name": name})
+    with folder.place(Path(out)) as place:
+        files = FORMATS[format](describe(model, combine), name, **options)
+        return folder.write(files, place, {"format": format, "name": name})

@@ -206,8 +206,8 @@ def self_test(d: Description, precision: Precision) -> dict[str, Any]:
     """Random inputs within the range of the data and the outputs of the reference, as text."""
     rng, s = np.random.default_rng(0), d.scaling
     known = d.start + 5
-    u = s.u_offset + s.u_scale * rng.standard_normal((known + TEST_SAMPLES, d.nu))
-    y = s.y_offset + 0.5 * s.y_scale * rng.standard_normal((known, d.ny))
+    u = s.u_offset + s.u_std * rng.standard_normal((known + TEST_SAMPLES, d.nu))
+    y = s.y_mean + 0.5 * s.y_std * rng.standard_normal((known, d.ny))
     if precision == "float":  # what the program will really see
         u, y = u.astype(np.float32).astype(float), y.astype(np.float32).astype(float)
     rows = []

@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from occamid.bands.ensemble import Ensemble
 from occamid.data.scaling import Scaling
@@ -155,7 +154,7 @@ def describe(model: Model | Ensemble | Description, combine: str = "median") -> 
     else:
         models, shares = [model], np.ones(1)
     first = models[0]
-    names = first.regressors_in
+    names = first.terms
     return Description(
         members=tuple(_member(m, float(s)) for m, s in zip(models, shares, strict=True)),
         scaling=first.scaling,
@@ -169,18 +168,7 @@ def describe(model: Model | Ensemble | Description, combine: str = "median") -> 
 
 def _member(model: Model, share: float) -> Member:
     small = model.compact()
-    terms = small.regressors_in
+    terms = small.terms
     return Member(
         share, terms.inputs, terms.outputs, simplify(step_of(small.network, small.weights))
     )
-
-
-def weighted_median(values: Float[Array, "K ..."], shares: Float[Array, " K"]) -> Float[Array, ...]:
-    """The value below which half of the shares lie; where that is exact, the mean of two."""
-    order = np.argsort(values, axis=0)
-    total = np.cumsum(shares[order], axis=0)
-    ranked = np.take_along_axis(values, order, axis=0)
-    lower = np.argmax(total >= 0.5 - 1e-12, axis=0)[None]
-    upper = np.argmax(total > 0.5 + 1e-12, axis=0)[None]
-    ends = [np.take_along_axis(ranked, at, axis=0)[0] for at in (lower, upper)]
-    return 0.5 * (ends[0] + ends[1])

@@ -60,14 +60,17 @@ class Variable(NamedTuple):
 
 
 def files(
-    d: Description, name: str = "model", precision: c.Precision = "double", binary: bool = True
+    d: Description,
+    name: str = "model",
+    precision: c.Precision = "double",
+    sources_only: bool = False,
 ) -> dict[str, bytes]:
     """``NAME-fmi2.fmu`` and ``NAME-fmi3.fmu``."""
-    cc = compiler() if binary else None
-    if binary and (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+    cc = None if sources_only else compiler()
+    if cc and (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise SettingsError(
-            "a binary for Linux x86-64 can only be built there; give --no-binary for an FMU with "
-            "sources only."
+            "a binary for Linux x86-64 can only be built there; give `sources_only` for an FMU "
+            "without one."
         )
     word = identifier(name)
     code = c.files(d, name, precision)
@@ -131,10 +134,10 @@ def _variables(d: Description) -> list[Variable]:
     ]
     for n, mean in zip(d.input_names, s.u_offset, strict=True):
         rows.append((xml(n), "input", "discrete", float(mean), unit(n), "input"))
-    for n, label, mean in zip(d.output_names, out, s.y_offset, strict=True):
+    for n, label, mean in zip(d.output_names, out, s.y_mean, strict=True):
         about = "measured output, used while use_measured is true"
         rows.append((f"{label}_measured", "input", "discrete", float(mean), unit(n), about))
-    for n, label, mean in zip(d.output_names, out, s.y_offset, strict=True):
+    for n, label, mean in zip(d.output_names, out, s.y_mean, strict=True):
         about = "output before the first sample"
         rows.append((f"{label}_start", "parameter", "fixed", float(mean), unit(n), about))
     for n, label in zip(d.output_names, out, strict=True):
@@ -184,7 +187,7 @@ def build(cc: str, sources: Mapping[str, str], units: tuple[str, ...]) -> bytes:
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr.strip() or "no reason given").splitlines()[0]
-            raise SettingsError(f"{cc} could not build the FMU ({reason}); give --no-binary.")
+            raise SettingsError(f"{cc} could not build the FMU ({reason}); give `sources_only`.")
         return (Path(scratch) / "model.so").read_bytes()
 
 

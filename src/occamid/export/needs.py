@@ -27,5 +27,5 @@ def compiler() -> str:
             return found
     raise SettingsError(
         "an FMU with a binary needs a C compiler (cc, gcc or clang), and none was found; install "
-        "one, or give --no-binary for an FMU with sources only."
+        "one, or give `sources_only` for an FMU without a binary."
     )

@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from occamid.export.description import Combine, Description, Member, weighted_median
+from occamid.bands.mixture import weighted_median
+from occamid.export.description import Combine, Description, Member
 from occamid.export.program import Target, run
 
 Array = np.ndarray
@@ -154,12 +155,9 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def initial_state(d: Description, y0: Float[Array, " ny"] | None = None) -> Float[Array, " n"]:
-    """Past outputs at ``y0`` (their mean if none is given), past inputs at their mean."""
-    w = (
-        np.zeros(d.ny)
-        if y0 is None
-        else Numbers().scaled(y0, d.scaling.y_offset, d.scaling.y_scale)
-    )
+    """Past outputs at ``y0`` (their mean if none is given), past inputs at their offset."""
+    s = d.scaling
+    w = Numbers().scaled(s.y_mean if y0 is None else y0, s.y_offset, s.y_scale)
     x = np.zeros(d.size)
     for r in d.registers:
         if r.kind == "y":

@@ -17,24 +17,29 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
-from sklearn.utils import Tags
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.metrics import r2_score
+    from sklearn.utils import Tags
+    from sklearn.utils.validation import (
+        check_consistent_length,
+        check_is_fitted,
+        column_or_1d,
+        validate_data,
+    )
+except ImportError:
+    raise ImportError(
+        'SparseNARX needs scikit-learn; install it with pip install "occamid[sklearn]".'
+    ) from None
 
 from occamid.bands.ensemble import Ensemble
 from occamid.data.record import Record
 from occamid.errors import DataError, SettingsError
-from occamid.identification.families import Plan
-from occamid.identification.identify import identify_auto
+from occamid.identification.identify import identify
 
 Array = np.ndarray
-PLANNED = (
+OPTIONS = (
     *("network", "hidden", "input_lags", "output_lags", "lam", "restarts"),
     *("effort", "seed", "single"),
 )
@@ -43,7 +48,7 @@ NO_Y = "no_validation"  # scikit-learn's word for a y that is not there
 
 def _identify(records: Sequence[Record], params: Mapping[str, Any]) -> Ensemble:
     """The models of some records for the constructor's parameters."""
-    return identify_auto(records, Plan(**{name: params[name] for name in PLANNED})).ensemble
+    return identify(records, **{name: params[name] for name in OPTIONS}).model
 
 
 class SparseNARX(RegressorMixin, BaseEstimator):
@@ -62,7 +67,7 @@ class SparseNARX(RegressorMixin, BaseEstimator):
         sampling_time: seconds between rows.
 
     Attributes:
-        ensemble_: the models, an :class:`occamid.Ensemble`; it has more than is offered here.
+        model_: the models, an :class:`occamid.Ensemble`; it has more than is offered here.
         regressors_: names of the lagged inputs and outputs that survived, such as ``u[t-3]``.
         max_lag_: the largest of those lags: how many outputs must be known before a free run.
         n_features_in_: number of inputs.
@@ -144,9 +149,9 @@ class SparseNARX(RegressorMixin, BaseEstimator):
             self._record(u=u[:, moves], y=y, name=f"experiment {k + 1}")
             for k, (u, y) in enumerate(pairs)
         ]
-        self.ensemble_ = _identify(records, self.get_params(deep=False))
-        self.regressors_ = self.ensemble_.regressors
-        self.max_lag_ = self.ensemble_.regressors_in.max_lag
+        self.model_ = _identify(records, self.get_params(deep=False))
+        self.regressors_ = self.model_.regressors
+        self.max_lag_ = self.model_.terms.max_lag
         self.sampling_time_ = records[0].sampling_time
         return self
 
@@ -175,19 +180,18 @@ class SparseNARX(RegressorMixin, BaseEstimator):
 
         ``y_init`` has at least ``max_lag_`` rows and comes back as the first rows.  With
         ``return_std`` also the standard deviation of the measured outputs around the free run
-        (zero where they are known); ``ensemble_.simulate_distribution`` has the quantiles.
+        (zero where they are known); ``model_.simulate`` has the quantiles.
         """
         check_is_fitted(self)
         if _several(X):
             raise DataError("simulate takes one experiment at a time, not a list of them.")
         ((u, _),) = _experiments(self, X, NO_Y, None, reset=False)
         u, known = u[:, self.inputs_used_], self._outputs.values(y_init)
-        run = self._outputs.like(self.ensemble_.simulate(u, known), X)
         if not return_std:
-            return run
+            return self._outputs.like(self.model_.free_run(u, known), X)
         filled = np.concatenate([known, np.zeros((len(u) - len(known), self.n_outputs_))])
-        found = self.ensemble_.simulate_distribution(self._record(u=u, y=filled), len(known))
-        return run, self._outputs.like(found.std, X)
+        run = self.model_.simulate(self._record(u=u, y=filled), len(known))
+        return self._outputs.like(run.mean, X), self._outputs.like(run.spread, X)
 
     def score(self, X: Any, y: Any, groups: Any = None) -> float:
         """R² of free runs that start from the first ``max_lag_`` measured outputs.
@@ -203,7 +207,7 @@ class SparseNARX(RegressorMixin, BaseEstimator):
                     f"{len(u)} rows are too few for a score: the first {self.max_lag_} start the "
                     "free run, and at least two more are needed."
                 )
-            run = self.ensemble_.simulate(u[:, self.inputs_used_], outputs[: self.max_lag_])
+            run = self.model_.free_run(u[:, self.inputs_used_], outputs[: self.max_lag_])
             measured.append(outputs[self.max_lag_ :])
             modelled.append(run[self.max_lag_ :])
         free = np.concatenate(modelled)
@@ -216,9 +220,9 @@ class SparseNARX(RegressorMixin, BaseEstimator):
     ) -> Float[Array, "N ny"]:
         u = u[:, self.inputs_used_]
         if y is not None:
-            return self.ensemble_.predict(self._record(u=u, y=y), int(horizon))
+            return self.model_.predict(self._record(u=u, y=y), int(horizon)).mean
         start = np.tile(self.output_mean_, (min(self.max_lag_, len(u)), 1))
-        return start if len(u) <= self.max_lag_ else self.ensemble_.simulate(u, start)
+        return start if len(u) <= self.max_lag_ else self.model_.free_run(u, start)
 
 
 @dataclass(frozen=True)

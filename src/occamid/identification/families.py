@@ -1,150 +1,96 @@
-"""What the automatic mode tries: a few families of models, from simple to flexible.
+"""What is tried: a few families of models, from simple to flexible.
 
 Everything is derived from the records (their length, their proposed lags) and from the effort;
-nothing is tuned to one record.  Whatever the user fixes in the plan is fixed in every family.
+nothing is tuned to one record.  Whatever the user fixes is fixed in every family.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+import numpy as np
 
 from occamid.data.lags import propose_lags
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
-from occamid.errors import DataError, SettingsError
-from occamid.training.settings import Lags, Positive, Settings, Units, readable
+from occamid.errors import DataError
+from occamid.identification.options import Options
+from occamid.training.settings import Settings
 
-Effort = Literal["quick", "standard", "thorough"]
 LONGEST_RESPONSE = 50  # lags of the family without output feedback
 LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
 OUTPUT_LAGS = 10
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How much is tried: folds of the cross-validation, restarts, members, refinement steps.
-
-    ``pace`` scales the epochs of every cycle, ``rows`` is the most that is trained on.
-    """
-
-    folds: int
-    restarts: int
-    members: int
-    iterations: int
-    pace: float = 1.0
-    rows: int = 10_000
-
-
-BUDGETS: dict[str, Budget] = {
-    "quick": Budget(folds=2, restarts=8, members=5, iterations=24, pace=0.5, rows=1_000),
-    "standard": Budget(folds=3, restarts=20, members=10, iterations=60),
-    "thorough": Budget(folds=5, restarts=60, members=25, iterations=120),
-}
-
-
-class Plan(BaseModel):
-    """What the user may fix; ``auto`` and unset values are decided by the data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    effort: Effort = Field("standard", description="how much is tried: quick, standard, thorough")
-    network: Literal["auto", "mlp", "lstm", "rnn"] = Field(
-        "auto", description="auto tries several families; a named one is taken as it is"
-    )
-    hidden: tuple[Units, ...] | None = Field(None, description="units of each hidden layer")
-    activation: str | None = Field(None, description="of an mlp or rnn")
-    input_lags: Lags = Field("auto", description="largest lag of the inputs")
-    output_lags: Lags = Field("auto", description="largest lag of the outputs")
-    lam: tuple[Positive, ...] | Literal["auto"] = Field("auto", description="λ, one or several")
-    restarts: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
-        None, description="initialisations"
-    )
-    cycles: Annotated[int, Field(ge=1, le=1_000)] | None = Field(
-        None, description="identification cycles"
-    )
-    epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        None, description="epochs in each cycle"
-    )
-    single: bool = Field(False, description="one model instead of an ensemble")
-    seed: int = Field(0, ge=0, lt=2**31, description="fixes everything that is random")
-
-    @field_validator("hidden", "lam", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return (value,)
-        return tuple(value) if isinstance(value, list) else value
-
-    def __init__(self, /, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise SettingsError(readable(error, tuple(type(self).model_fields))) from None
-
-    @property
-    def budget(self) -> Budget:
-        """The effort in numbers."""
-        return BUDGETS[self.effort]
-
-    def fixed(self) -> dict[str, Any]:
-        """Settings that the user fixed, for every family."""
-        names = ("hidden", "activation", "input_lags", "output_lags", "lam", "cycles", "epochs")
-        found = {name: getattr(self, name) for name in names}
-        return {k: v for k, v in found.items() if v is not None and v != "auto"}
+# Proposed lags are rounded up to these, so that folds share what is compiled.
+ROUND = np.unique(np.concatenate([np.arange(1, 11), 5 * np.arange(2, 11), 25 * np.arange(2, 11)]))
 
 
 @dataclass(frozen=True)
 class Family:
-    """Settings of a batch, and whether its models are refined in free run.
+    """A way to a model: settings of a batch, or plain least squares without; refined or not.
 
-    Families of one ``kind`` are equally simple; the kinds are listed from simple to flexible.
+    ``refined`` fits the free run instead of the one-step prediction.  Families of one ``kind``
+    are equally simple; the kinds are listed from simple to flexible.
     """
 
     name: str
     kind: str
     about: str
-    settings: Settings
+    settings: Settings | None = None
     refined: bool = False
 
+    @property
+    def feeds_back(self) -> bool:
+        """Whether the noise of a one-step fit acts through past outputs."""
+        has_outputs = self.settings is None or self.settings.output_lags != 0
+        return has_outputs and not self.refined
 
-def families(plan: Plan, records: Sequence[Record]) -> list[Family]:
+
+def families(options: Options, records: Sequence[Record]) -> list[Family]:
     """The families to try on these records, the simplest first."""
-    _check_lags(plan, records)
+    _check_lags(options, records)
     scaling = fit_scaling(records, "standardize")
     inputs, outputs = 1, 1  # where the user fixed both, those take their place
-    if "auto" in (plan.input_lags, plan.output_lags):
-        inputs, outputs = propose_lags([scaling.apply(r) for r in records])
-    base = {"seed": plan.seed, "restarts": plan.restarts or plan.budget.restarts}
-    if plan.network != "auto":
+    if "auto" in (options.input_lags, options.output_lags):
+        proposed = propose_lags([scaling.apply(r) for r in records])
+        inputs, outputs = (int(ROUND[np.searchsorted(ROUND, lag)]) for lag in proposed)
+    base = {"seed": options.seed, "restarts": options.restarts or options.budget.restarts}
+    if options.network != "auto":
         own: dict[str, Any] = {
-            "network": plan.network,
+            "network": options.network,
             "input_lags": inputs,
             "output_lags": outputs,
         }
-        own |= {"hidden": (10,), "learning_rate": 1e-2 if plan.network == "mlp" else 5e-3}
-        settings = Settings(**(base | own | plan.fixed()))
-        about = f"{plan.network} on lagged inputs and outputs"
-        return [Family(plan.network, plan.network, about, settings)]
+        own |= {"hidden": (10,), "learning_rate": 1e-2 if options.network == "mlp" else 5e-3}
+        settings = Settings(**(base | own | options.fixed()))
+        about = f"{options.network} on lagged inputs and outputs"
+        return [Family(options.network, options.network, about, settings)]
     rows = sum(map(len, records)) // records[0].u.shape[1]
     found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
-    fixed = plan.fixed()
-    kept = [f for f in found if not _contradicts(f.settings, fixed)]
-    pace = plan.budget.pace
-    return [
-        replace(
-            f, settings=f.settings.replace(**{"epochs": round(pace * f.settings.epochs)} | fixed)
-        )
-        for f in kept or found
-    ]
+    fixed = options.fixed()
+    kept = [f for f in found if not _contradicts(f, fixed)] or found
+    return [*(() if fixed else CLASSICAL), *(_with(f, options.budget.pace, fixed) for f in kept)]
 
 
-def _check_lags(plan: Plan, records: Sequence[Record]) -> None:
+def _with(family: Family, pace: float, fixed: dict[str, Any]) -> Family:
+    """The family at another pace, with what the user fixed."""
+    assert family.settings is not None
+    epochs = round(pace * family.settings.epochs)
+    return replace(family, settings=family.settings.replace(**{"epochs": epochs} | fixed))
+
+
+CLASSICAL = (
+    Family("arx", "linear", "linear, by least squares one step ahead, order by BIC"),
+    Family("output-error", "linear", "linear, by least squares in free run", refined=True),
+)
+
+
+def _check_lags(options: Options, records: Sequence[Record]) -> None:
     """Refuse lags beyond the shortest record before anything of their size is made."""
-    most = max((v for v in (plan.input_lags, plan.output_lags) if isinstance(v, int)), default=0)
+    most = max(
+        (v for v in (options.input_lags, options.output_lags) if isinstance(v, int)), default=0
+    )
     for record in records:
         if len(record) <= most:
             raise DataError(
@@ -153,8 +99,10 @@ def _check_lags(plan: Plan, records: Sequence[Record]) -> None:
             )
 
 
-def _contradicts(settings: Settings, fixed: dict[str, Any]) -> bool:
+def _contradicts(family: Family, fixed: dict[str, Any]) -> bool:
     """Whether a family is pointless with what the user fixed."""
+    settings = family.settings
+    assert settings is not None
     if "activation" in fixed and fixed["activation"] != settings.activation:
         return True
     if fixed.get("hidden") and settings.activation == "identity" and "activation" not in fixed:

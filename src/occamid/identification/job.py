@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from occamid.data import twins
 from occamid.data.record import Record
 from occamid.errors import DataError, SettingsError
-from occamid.identification.families import Plan, families
+from occamid.identification.families import families
 from occamid.identification.identify import thin
-from occamid.reading.files import read_records, same_step
+from occamid.identification.options import Options
+from occamid.reading.files import read, same_step
 from occamid.training.settings import read_toml, readable
 
 Column = str | int
@@ -38,7 +39,7 @@ class Job(BaseModel):
     variable: str | None = Field(None, description="variable of a MATLAB or HDF5 file")
     test: tuple[str, ...] = Field((), description="files the model must not see")
     split: float | None = Field(None, gt=0, lt=1, description="share to estimate on, rest to test")
-    plan: Plan = Field(default_factory=Plan, description="effort and what is fixed")
+    options: Options = Field(default_factory=Options, description="effort and what is fixed")
 
     @field_validator("files", "inputs", "outputs", "test", mode="before")
     @classmethod
@@ -59,20 +60,20 @@ class Job(BaseModel):
         """Estimation and test records."""
         if self.example is not None:
             if self.files:
-                raise SettingsError("give files or --example, not both.")
+                raise SettingsError("give files or `example`, not both.")
             if self.test or self.split is not None:
                 raise SettingsError(
-                    "--example brings its own test data; leave --test and --split out."
+                    "`example` brings its own test data; leave `test` and `split` out."
                 )
-            twin = twins.make(self.example, self.plan.seed)
+            twin = twins.make(self.example, self.options.seed)
             return (twin.estimation,), (twin.test,)
         if not self.files:
             raise SettingsError(
-                "name one or more files, or a simulated process with --example; there are "
+                "name one or more files, or a simulated process with `example`; there are "
                 f"{', '.join(twins.TWINS)}."
             )
         if self.test and self.split is not None:
-            raise SettingsError("--test and --split exclude each other; give one of them.")
+            raise SettingsError("`test` and `split` exclude each other; give one of them.")
         found = self.records(self.files)
         if self.split is not None:
             pairs = [record.split(self.split) for record in found]
@@ -81,12 +82,12 @@ class Job(BaseModel):
             estimation = found
             test = self.records(self.test, constant=True) if self.test else ()
             test = tuple(same_step([*found, *test])[len(found) :])
-        check_test(self.plan, estimation, test)
+        check_test(self.options, estimation, test)
         return estimation, test
 
     def records(self, files: Sequence[str], constant: bool = False) -> tuple[Record, ...]:
         """Files read as this job says."""
-        return read_records(
+        return read(
             files,
             inputs=self.inputs,
             outputs=self.outputs,
@@ -100,14 +101,15 @@ class Job(BaseModel):
         )
 
 
-def check_test(plan: Plan, estimation: Sequence[Record], test: Sequence[Record]) -> None:
+def check_test(options: Options, estimation: Sequence[Record], test: Sequence[Record]) -> None:
     """Refuse test records too short to be judged, before anything is trained."""
-    fixed = [v for v in (plan.input_lags, plan.output_lags) if isinstance(v, int)]
+    fixed = [v for v in (options.input_lags, options.output_lags) if isinstance(v, int)]
     if all(len(record) > max([LONGEST_LAG, *fixed]) + 2 for record in test):
         return
     lags = [
         lag
-        for family in families(plan, thin(tuple(estimation), plan.budget.rows))
+        for family in families(options, thin(tuple(estimation), options.budget.rows))
+        if family.settings is not None
         for lag in (family.settings.input_lags, family.settings.output_lags)
         if isinstance(lag, int)
     ]
@@ -115,22 +117,25 @@ def check_test(plan: Plan, estimation: Sequence[Record], test: Sequence[Record])
         if len(record) < max(lags) + 2:
             raise DataError(
                 f'test record "{record.name}" has {len(record)} rows, but the models tried need '
-                f"{max(lags) + 2} or more; test on more data, or fix fewer lags with --lags."
+                f"{max(lags) + 2} or more; test on more data, or fix fewer lags with "
+                "`input_lags` and `output_lags`."
             )
 
 
 def job_from(config: Path | None, options: dict[str, Any], fixed: dict[str, Any]) -> Job:
     """The job of a file, if any, with the options that were given in their place."""
     content = read_toml(config) if config else {}
-    plan = content.pop("plan", {})
-    if not isinstance(plan, dict):
-        raise SettingsError(f"{config}: plan must be a table; write [plan] and its settings below.")
+    told = content.pop("options", {})
+    if not isinstance(told, dict):
+        raise SettingsError(
+            f"{config}: options must be a table; write [options] and its settings below."
+        )
     if any(options.get(k) for k in ("files", "example")):  # new data: the old is forgotten
         content = {k: v for k, v in content.items() if k not in ("files", "example", "test")}
     if any(options.get(k) for k in ("test", "split", "example")):  # another way to judge
         content = {k: v for k, v in content.items() if k not in ("test", "split")}
     try:
-        return Job(**(content | _set(options)), plan=Plan(**(plan | _set(fixed))))
+        return Job(**(content | _set(options)), options=Options(**(told | _set(fixed))))
     except SettingsError as error:
         raise SettingsError(f"{config}: {error}" if config else str(error)) from None
 

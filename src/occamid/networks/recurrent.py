@@ -26,7 +26,7 @@ from occamid.networks.cells import Back, Cell, LSTMCell, RNNCell, State
 class Recurrent:
     """A stack of recurrent layers, ``kind`` "lstm" or "rnn", and a linear output layer.
 
-    ``horizon`` is the paper's τ: how many steps back the curvature of one sample's loss reaches
+    ``reach`` is the paper's τ: how many steps back the curvature of one sample's loss reaches
     (None: to the beginning).  It does not change the gradient.
     """
 
@@ -36,7 +36,7 @@ class Recurrent:
     n_out: int
     activation: str = "tanh"
     bias: bool = True
-    horizon: int | None = None
+    reach: int | None = None
 
     @property
     def cell(self) -> Cell:
@@ -127,7 +127,7 @@ class Recurrent:
         g, h = g @ params["out.W"], h @ params["out.W"] ** 2
         for layer in reversed(range(len(self.hidden))):
             W_i, W_h, _ = self._layer(params, layer)
-            g_a, h_a = _backward(self.cell, W_h, saves[layer], g, h, self.horizon)
+            g_a, h_a = _backward(self.cell, W_h, saves[layer], g, h, self.reach)
             assert h_a is not None
             to_inputs = jnp.einsum("trgh,tri->ghi", h_a, inputs[layer] ** 2)
             to_hidden = jnp.einsum("trgh,tri->ghi", h_a, _previous(inputs[layer + 1]) ** 2)
@@ -224,18 +224,18 @@ def _backward(
     saved: Any,
     first: Float[Array, "T R H"],
     second: Float[Array, "T R H"] | None,
-    horizon: int | None = None,
+    reach: int | None = None,
 ) -> tuple[Float[Array, "T R G H"], Float[Array, "T R G H"] | None]:
     """Derivatives of both orders at the pre-activations, scanning from T down to 1.
 
     ``first`` and ``second`` are what each time's loss says at its own hidden state.  With a finite
-    horizon, contributions are carried apart by age and leave after ``horizon`` steps.
+    reach, contributions are carried apart by age and leave after ``reach`` steps.
     """
-    slots = horizon or 1
+    slots = reach or 1
 
     def arrive(carried: State, fresh: Float[Array, "R H"]) -> State:
         """Add this time's own derivative: to the sum, or as the youngest slot."""
-        if horizon is None:
+        if reach is None:
             return (carried[0] + fresh, *carried[1:])
         zeros = jnp.zeros_like(fresh)
         youngest = (fresh, *(zeros for _ in carried[1:]))

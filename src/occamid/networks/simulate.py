@@ -14,15 +14,15 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from occamid.data.windows import Regressors, Windows
+from occamid.data.windows import Terms, Windows
 from occamid.networks import Network, Params
 
 Register = Float[Array, "ly ny"]  # past outputs, oldest first
 
 
-def read(register: Register, regressors: Regressors) -> Float[Array, " outputs"]:
+def read(register: Register, terms: Terms) -> Float[Array, " outputs"]:
     """The output regressors in the order of the terms."""
-    channels, lags = np.array(regressors.outputs, dtype=int).reshape(-1, 2).T
+    channels, lags = np.array(terms.outputs, dtype=int).reshape(-1, 2).T
     length = register.shape[0]
     positions = (length - lags) * register.shape[1] + channels
     flat = register.reshape(-1)
@@ -54,7 +54,7 @@ def one_step(network: Network, params: Params, z: Float[Array, "T nz"]) -> Float
 
 def free_run(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     params: Params,
     experiment: Windows,
     forced: Float[Array, ""] | int,
@@ -65,14 +65,14 @@ def free_run(
     What is returned there is the model's prediction, not the measurement.  ``experiment`` is one
     element of a :class:`Windows` batch.
     """
-    n_inputs = len(regressors.inputs)
+    n_inputs = len(terms.inputs)
 
     def step(
         carried: tuple[Any, Register], now: tuple[Array, Array, Array]
     ) -> tuple[tuple[Any, Register], Array]:
         state, register = carried
         u_part, measured, t = now
-        z = jnp.concatenate([u_part, read(register, regressors)])
+        z = jnp.concatenate([u_part, read(register, terms)])
         state, y = network.step(params, state, z)
         return (state, push(register, jnp.where(t < forced, measured, y))), y
 
@@ -83,7 +83,7 @@ def free_run(
 
 def k_step(
     network: Network,
-    regressors: Regressors,
+    terms: Terms,
     params: Params,
     experiment: Windows,
     horizon: int,
@@ -99,7 +99,7 @@ def k_step(
     ``noise`` is added to what is fed back, ``first`` is the state before the first row.  The
     second value returned holds the state before every row.
     """
-    n_inputs = len(regressors.inputs)
+    n_inputs = len(terms.inputs)
     T = experiment.y.shape[0]
 
     def forced(
@@ -107,9 +107,7 @@ def k_step(
     ) -> tuple[tuple[Any, Register], tuple[Any, Register]]:
         state, register = carried
         u_part, measured = now
-        after, _ = network.step(
-            params, state, jnp.concatenate([u_part, read(register, regressors)])
-        )
+        after, _ = network.step(params, state, jnp.concatenate([u_part, read(register, terms)]))
         return (after, push(register, measured)), (state, register)
 
     if first is None:
@@ -125,7 +123,7 @@ def k_step(
         rows = jnp.minimum(jnp.arange(T) + k, T - 1)
 
         def one(s: Any, r: Register, u_part: Array, e_t: Array) -> tuple[Any, Register, Array]:
-            s, y = network.step(params, s, jnp.concatenate([u_part, read(r, regressors)]))
+            s, y = network.step(params, s, jnp.concatenate([u_part, read(r, terms)]))
             return s, push(r, y + e_t), y
 
         state, register, y = jax.vmap(one)(state, register, inputs[rows], e)

@@ -248,14 +248,14 @@ def _sampling_time(path: Path, arrays: Mapping[str, np.ndarray]) -> float | None
                 raise DataError(
                     f"{path}: {name} is {value:g}, which is no sampling "
                     f"{'time' if name.lower() in PERIODS else 'rate'}; state it with "
-                    "--sampling-time."
+                    "`sampling_time`."
                 )
             stated[name] = value if name.lower() in PERIODS else 1 / value
     values = list(stated.values())
     if values and max(values) > min(values) * (1 + 1e-6):
         raise DataError(
             f"{path}: {' and '.join(stated)} state different sampling times "
-            f"({', '.join(f'{v:g} s' for v in values)}); state it with --sampling-time."
+            f"({', '.join(f'{v:g} s' for v in values)}); state it with `sampling_time`."
         )
     return values[0] if values else None
 

@@ -97,20 +97,20 @@ def find(table: Table, key: Key, option: str) -> tuple[str, ...]:
 
 
 def _several(table: Table, keys: Sequence[Key], kind: str) -> tuple[str, ...]:
-    names = [name for key in keys for name in find(table, key, f"--{kind}s")]
+    names = [name for key in keys for name in find(table, key, f"`{kind}s`")]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise SettingsError(f"--{kind}s names the column {twice} twice.")
+        raise SettingsError(f"`{kind}s` names the column {twice} twice.")
     return tuple(names)
 
 
 def _one(table: Table, key: Key | None, kind: str) -> str | None:
     if key is None:
         return None
-    names = find(table, key, f"--{kind}")
+    names = find(table, key, f"`{kind}`")
     if len(names) > 1:
         raise DataError(
-            f"{table.path}: --{kind}: {key} has {len(names)} columns; name one of {listed(names)}."
+            f"{table.path}: `{kind}`: {key} has {len(names)} columns; name one of {listed(names)}."
         )
     return names[0]
 
@@ -125,10 +125,10 @@ def _guess(table: Table, free: Sequence[str], kind: str) -> tuple[str, ...]:
             raise DataError(f"{table.path}: {name} {why}.")
     letter = "u" if kind == "input" else "y"
     structs = sorted({name.split(".")[0] for name in table.columns if "." in name})
-    hint = f" or one struct with --variable ({listed(structs)})" if len(structs) > 1 else ""
+    hint = f" or one struct with `variable` ({listed(structs)})" if len(structs) > 1 else ""
     raise DataError(
         f"{table.path}: no column is called {letter}, so the {kind}s must be named with "
-        f"--{kind}s{hint}; the columns are {table.known()}."
+        f"`{kind}s`{hint}; the columns are {table.known()}."
     )
 
 
@@ -169,8 +169,8 @@ def _find_time(table: Table, free: Sequence[str]) -> tuple[Table, str | None]:
             return replace(table, columns={**table.columns, JOINED: joined}), JOINED
     if len(found) > 1:
         raise DataError(
-            f"{table.path}: {listed(found)} may all be the time; name one with --time, or give "
-            "--sampling-time."
+            f"{table.path}: {listed(found)} may all be the time; name one with `time`, or give "
+            "`sampling_time`."
         )
     return table, found[0] if found else None
 

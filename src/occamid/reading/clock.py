@@ -94,10 +94,10 @@ def resampled(t: Float[Array, " N"], x: Float[Array, "N n"], step: float) -> Flo
     count = np.floor((t[-1] - t[0]) / step * (1 + 1e-12) + 1e-9) + 1
     if not count <= LONGEST:
         raise SettingsError(
-            f"--resample {step:g} would make {count:.3g} rows; at most {LONGEST} are made."
+            f"`resample` {step:g} would make {count:.3g} rows; at most {LONGEST} are made."
         )
     if count < 2:
-        raise SettingsError(f"--resample {step:g} is longer than {t[-1] - t[0]:g} s of data.")
+        raise SettingsError(f"`resample` {step:g} is longer than {t[-1] - t[0]:g} s of data.")
     grid = t[0] + step * np.arange(int(count))
     return np.column_stack([np.interp(grid, t, column) for column in x.T])
 
@@ -218,5 +218,5 @@ def _check_epoch(table: Table, name: str, values: Float[Array, " N"]) -> None:
         if 9.4e8 * factor < first < 4.2e9 * factor:
             raise DataError(
                 f"{table.path}: column {name} starts at {first:.6g}, which looks like {unit} "
-                "since 1970; divide it to get seconds, or use --sampling-time."
+                "since 1970; divide it to get seconds, or use `sampling_time`."
             )

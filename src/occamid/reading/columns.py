@@ -73,7 +73,7 @@ def numbers(table: Table, name: str) -> Float[np.ndarray, " N"]:
     if pd.api.types.is_datetime64_any_dtype(column):
         raise DataError(
             f"{table.path}: column {name} holds dates, not numbers; if it is the time, name it "
-            "with --time."
+            "with `time`."
         )
     values = np.empty(len(column))
     for row, cell in enumerate(column):
@@ -82,7 +82,7 @@ def numbers(table: Table, name: str) -> Float[np.ndarray, " N"]:
             comma = " with a decimal comma" if table.decimal == "," else ""
             raise DataError(
                 f"{table.path}: {table.place(row)}, column {name}: {shown(cell)} is not a "
-                f"number{comma}; correct it, or leave the cell empty and use --gaps split."
+                f'number{comma}; correct it, or leave the cell empty and use `gaps="split"`.'
             )
         values[row] = value
     return values

@@ -133,7 +133,7 @@ def _steps(
     t, places = rows.t, rows.places
     none = np.zeros(max(len(rows.values) - 1, 0), dtype=bool)
     if t is None and options.resample is not None:
-        raise SettingsError(f"{table.path}: --resample needs a time column; name it with --time.")
+        raise SettingsError(f"{table.path}: `resample` needs a time column; name it with `time`.")
     if t is None or len(t) < SHORTEST:
         return options.sampling_time or table.sampling_time or 1.0, none
     back = np.flatnonzero(np.diff(t) <= 0)
@@ -142,7 +142,7 @@ def _steps(
         raise DataError(
             f"{table.path}: column {chosen.time} does not increase at "
             f"{table.place(int(places[k + 1]))} (from {t[k]:.9g} to {t[k + 1]:.9g} s); sort the "
-            "rows, tell experiments apart with --experiment, or use --sampling-time."
+            "rows, tell experiments apart with `experiment`, or use `sampling_time`."
         )
     found = pace(t)
     if options.resample is not None:
@@ -162,13 +162,13 @@ def _refuse_uneven(
             f"{table.path}: the sampling is uneven: the step to "
             f"{table.place(int(places[found.worst]))} is "
             f"{t[found.worst] - t[found.worst - 1]:.4g} s, {found.deviation:.2%} off the usual "
-            f"{found.step:.4g} s; interpolate to even steps with --resample."
+            f"{found.step:.4g} s; interpolate to even steps with `resample`."
         )
     stated = table.sampling_time
     if stated is not None and abs(stated - found.step) > SAME_STEP * found.step:
         raise DataError(
             f"{table.path}: the file states a sampling time of {stated:g} s, but column "
-            f"{chosen.time} has steps of {found.step:g} s; give the right one with --sampling-time."
+            f"{chosen.time} has steps of {found.step:g} s; give the right one with `sampling_time`."
         )
 
 
@@ -183,7 +183,7 @@ def _refuse_gaps(table: Table, t: Float[Array, " N"], places: Array, found: Pace
         f"{table.path}: {counted(missing, 'row')} missing before "
         f"{table.place(int(places[k + 1]))}: the time goes from {t[k]:.9g} to {t[k + 1]:.9g} s "
         f"where the step is {found.step:.4g} s ({counted(len(gaps), 'gap')} in all); read the "
-        "pieces with --gaps split or bridge the gaps with --resample."
+        'pieces with `gaps="split"` or bridge the gaps with `resample`.'
     )
 
 
@@ -200,7 +200,7 @@ def _refuse_missing(table: Table, chosen: Chosen, rows: Rows) -> None:
     raise DataError(
         f"{table.path}: column {names[column]} {what} at {table.place(int(rows.places[row]))} "
         f"({counted(int(bad.sum()), 'such cell')} in all); fill it, or read the pieces between "
-        "gaps with --gaps split."
+        'gaps with `gaps="split"`.'
     )
 
 

@@ -18,7 +18,7 @@ from occamid.reading.experiments import SAME_STEP, Gaps, Options, experiments, p
 from occamid.reading.tables import read_tables
 
 
-def read_records(
+def read(
     paths: Path | str | Sequence[Path | str],
     *,
     inputs: Sequence[Key] = (),
@@ -117,7 +117,7 @@ def same_step(records: Sequence[Record]) -> list[Record]:
             raise DataError(
                 f'records "{first.name}" and "{other.name}" differ in their sampling time: '
                 f"{first.sampling_time:g} and {other.sampling_time:g} s; bring them to the same "
-                "steps with --resample-to SECONDS."
+                "steps with `resample=SECONDS`."
             )
     return [replace(record, sampling_time=first.sampling_time) for record in records]
 
@@ -149,24 +149,24 @@ def _keys(keys: Any, option: str) -> tuple[Key, ...]:
     if isinstance(keys, Iterable) and not isinstance(keys, str | bytes):
         return tuple(keys)
     if keys is None or isinstance(keys, bytes):
-        raise SettingsError(f"--{option} takes names of columns, not {keys!r}.")
+        raise SettingsError(f"`{option}` takes names of columns, not {keys!r}.")
     return (keys,)
 
 
 def _check_options(wanted: Wanted, options: Options, variable: Any) -> None:
     """Refuse impossible settings before a file is opened."""
     check_choice("gaps", options.gaps, ("error", "split"))
-    for name, value in (("sampling-time", options.sampling_time), ("resample", options.resample)):
+    for name, value in (("sampling_time", options.sampling_time), ("resample", options.resample)):
         if value is None or (name == "resample" and value is True):
             continue
         if isinstance(value, bool) or not (isinstance(value, Real) and 0 < value < np.inf):
-            raise SettingsError(f"--{name} takes a positive number of seconds, not {value!r}.")
+            raise SettingsError(f"`{name}` takes a positive number of seconds, not {value!r}.")
     if options.sampling_time is not None and wanted.time is not None:
-        raise SettingsError("give --time or --sampling-time, not both.")
+        raise SettingsError("give `time` or `sampling_time`, not both.")
     if options.sampling_time is not None and options.resample is not None:
-        raise SettingsError("--resample needs the time column, which --sampling-time replaces.")
+        raise SettingsError("`resample` needs the time column, which `sampling_time` replaces.")
     if variable is not None and not isinstance(variable, str):
-        raise SettingsError(f"--variable takes a name, not {variable!r}.")
+        raise SettingsError(f"`variable` takes a name, not {variable!r}.")
 
 
 def _one_line(text: str) -> str:

@@ -61,7 +61,7 @@ def read_tables(path: Path, variable: str | None = None) -> list[Table]:
     kind = _kind(path)
     if variable is not None and kind in ("text", "Parquet"):
         raise SettingsError(
-            f"{path}: --variable is for sheets and variables; this file holds one table."
+            f"{path}: `variable` is for sheets and variables; this file holds one table."
         )
     try:
         with warnings.catch_warnings():
@@ -95,7 +95,7 @@ def read_excel(path: Path, sheet: str | None = None) -> Table:
     chosen = [sheet] if sheet is not None else [n for n, s in sheets.items() if _filled(s)]
     if len(chosen) > 1:
         raise DataError(
-            f"{path}: several sheets hold data ({listed(chosen)}); name one with --variable."
+            f"{path}: several sheets hold data ({listed(chosen)}); name one with `variable`."
         )
     rows = list(sheets[chosen[0]].iter_rows(values_only=True)) if chosen else []
     book.close()

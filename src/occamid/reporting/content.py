@@ -7,145 +7,141 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
-from occamid.assessment.metrics import fit_percent, rmse
 from occamid.assessment.residuals import Outcome, ResidualAnalysis, analyse
-from occamid.bands.calibration import SHARES, reliability, score
+from occamid.assessment.run import Run
+from occamid.assessment.scores import SHARES
 from occamid.bands.ensemble import DivergedWarning, Ensemble
-from occamid.bands.monte_carlo import Distribution
-from occamid.data.record import Record, as_records
+from occamid.data.record import Record
 from occamid.files.plain import plain
 from occamid.reporting import structure
 from occamid.reporting.series import decimate, number, rounded, share_of_points
 from occamid.reporting.verdict import verdict
-from occamid.training.batch import Result
+from occamid.training.batch import Batch
 from occamid.training.settings import Settings
+from occamid.training.train import provenance
 
-Array = np.ndarray
 MOST_RUNS = 6  # records that are plotted; all are counted
 
 
-class _Run(NamedTuple):
-    """A record with its one-step predictions and the distribution of its free run."""
+class Shown(NamedTuple):
+    """A record with its one-step predictions and its free run, each made once."""
 
     record: Record
-    one_step: Float[Array, "N ny"]
-    found: Distribution
+    one_step: Run
+    free: Run
+
+
+def show(
+    model: Ensemble, records: Sequence[Record], n_init: int | None = None
+) -> tuple[Shown, ...]:
+    """Everything the report says about these records rests on.
+
+    Divergence is told in the verdict, not as a warning.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)
+        return tuple(Shown(r, model.predict(r), model.simulate(r, n_init)) for r in records)
 
 
 def content(
-    ensemble: Ensemble,
-    result: Result | Sequence[Result],
-    estimation: Sequence[Record],
-    test: Sequence[Record] = (),
-    *,
-    n_init: int | None = None,
-    extra: Mapping[str, Any] | None = None,
+    model: Ensemble,
+    batch: Batch | None,
+    seen: Sequence[Shown],
+    unseen: Sequence[Shown] = (),
+    notes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What the page needs, computed once.
+    """What the page needs.
 
     Args:
-        ensemble: the model with bands.
-        result: the identification it is from, or several, that one first.
-        estimation: the records it was identified on.
-        test: records it has not seen; without any, the page judges on ``estimation`` and says so.
-        n_init: measured outputs at the start of each free run; the model's window by default.
-        extra: ``title``, and anything else for the table of provenance.
+        model: the model with bands.
+        batch: the training it is from, if it is from one.
+        seen: runs on the records it was identified on.
+        unseen: runs on records it has not seen; without any, the page judges on ``seen`` and says
+            so.
+        notes: ``title``, and anything else for the table of provenance.
     """
-    results = (result,) if isinstance(result, Result) else tuple(result)
-    n_init = ensemble.start if n_init is None else n_init
-    seen = [_run(ensemble, record, n_init) for record in as_records(estimation)]
-    unseen = [_run(ensemble, record, n_init) for record in as_records(test)] if test else []
     shown = unseen or seen
     role = "test" if unseen else "estimation"
     analyses = {
-        name: _analyse(ensemble, runs, n_init)
+        name: _analyse(model, runs)
         for name, runs in (("estimation", seen), ("test", unseen))
         if runs
     }
-    calibration = _calibration(shown, n_init, ensemble)
-    notes = dict(extra or {})
-    facts = _facts(ensemble, results, analyses[role], calibration)
-    facts |= {"data": role, "n_init": n_init}
-    facts["diverged"] = max(run.found.diverged for run in shown)
+    calibration = _calibration(shown, model)
+    rest = dict(notes or {})
+    facts = _facts(model, batch, analyses[role], calibration)
+    facts |= {"data": role, "n_init": shown[0].free.n_init}
+    facts["diverged"] = max(run.free.diverged for run in shown)
     return plain(
         {
-            "title": str(notes.pop("title", seen[0].record.name)),
+            "title": str(rest.pop("title", seen[0].record.name)),
             "facts": facts,
             "verdict": verdict(facts),
             "records": [_record(run.record, "estimation") for run in seen]
             + [_record(run.record, "test") for run in unseen],
             "data": role,
-            "runs": _series(shown[:MOST_RUNS], n_init),
+            "runs": _series(shown[:MOST_RUNS]),
             "runs_left_out": len(shown) - len(shown[:MOST_RUNS]),
             "residuals": {k: _residuals(a, seen[0].record) for k, a in analyses.items()},
             "calibration": calibration,
-            "settings": _settings(results[0].settings),
-            "provenance": _provenance(results, notes),
+            "settings": _settings(batch.settings) if batch else [],
+            "provenance": _provenance(batch, rest),
         }
-        | structure.structure(ensemble, results)
+        | structure.structure(model, batch)
     )
 
 
-def _run(ensemble: Ensemble, record: Record, n_init: int) -> _Run:
-    """The median free run with its band; divergence is told in the verdict, not as a warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergedWarning)
-        found = ensemble.free_run(record, n_init)
-    return _Run(record, ensemble.predict(record), found)
-
-
-def _analyse(ensemble: Ensemble, runs: Sequence[_Run], n_init: int) -> ResidualAnalysis:
+def _analyse(model: Ensemble, runs: Sequence[Shown]) -> ResidualAnalysis:
     """Residuals of all records together, with the effective parameters of an average member."""
     return analyse(
         [run.record for run in runs],
-        [run.one_step for run in runs],
-        [run.found.mean for run in runs],
-        skip=max(ensemble.start, n_init),
-        parameters=float(ensemble.weights @ [p.effective for p in ensemble.posteriors]),
+        [run.one_step.mean for run in runs],
+        [run.free.mean for run in runs],
+        skip=max(model.start, runs[0].free.n_init),
+        parameters=float(model.weights @ [p.effective for p in model.posteriors]),
     )
 
 
 def _facts(
-    ensemble: Ensemble,
-    results: Sequence[Result],
-    found: ResidualAnalysis,
+    model: Ensemble,
+    batch: Batch | None,
+    analysis: ResidualAnalysis,
     calibration: dict[str, Any],
 ) -> dict[str, Any]:
     """The numbers behind the verdict."""
-    r = ensemble.first.regressors_in
-    failed = sum(row["failed"] for row in structure.restarts(results))
+    r = model.first.terms
+    failed = sum(row["failed"] for row in structure.restarts(batch)) if batch else 0
     inputs = []
     for channel, name in enumerate(r.input_names):
         lags = [lag for c, lag in r.inputs if c == channel]
         lag = min(lags) if lags else None
-        seconds = None if lag is None else lag * ensemble.first.sampling_time
+        seconds = None if lag is None else lag * model.sampling_time
         inputs.append({"name": name, "lag": lag, "seconds": seconds})
     outputs = []
-    assert found.free_run is not None
+    assert analysis.free_run is not None
     for k, name in enumerate(r.output_names):
-        passed = [test.passed for test in found.independence[k]]
+        passed = [test.passed for test in analysis.independence[k]]
         outputs.append(
             {
                 "name": name,
-                "fit": number(found.free_run.fit[k]),
+                "fit": number(analysis.free_run.fit[k]),
                 "coverage": calibration["outputs"][k]["coverage"][-1],
-                "white": found.whiteness[k].passed,
-                "white_p": found.whiteness[k].p_value,
+                "white": analysis.whiteness[k].passed,
+                "white_p": analysis.whiteness[k].p_value,
                 "depends_on": [n for n, ok in zip(r.input_names, passed, strict=True) if not ok],
             }
         )
     return {
         "kept": len(r),
-        "candidates": len(results[0].regressors),
-        "together": len(ensemble.regressors),
+        "candidates": len(batch.terms if batch else r),
+        "together": len(model.regressors),
         "inputs": inputs,
         "outputs": outputs,
-        "members": len(ensemble.posteriors),
+        "members": len(model.posteriors),
         "failed": failed,
-        "runs": sum(result.shape[0] * result.shape[1] for result in results),
-        "sampling_time": ensemble.first.sampling_time,
+        "runs": batch.shape[0] * batch.shape[1] if batch else 0,
+        "sampling_time": model.sampling_time,
     }
 
 
@@ -161,18 +157,17 @@ def _record(r: Record, role: str) -> dict[str, Any]:
     }
 
 
-def _series(runs: Sequence[_Run], n_init: int) -> list[dict[str, Any]]:
+def _series(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     """Measurement, free run and band of each record over time, short enough to plot."""
     first = runs[0].record
     limit = share_of_points(len(runs) * (1 + 4 * first.y.shape[1] + first.u.shape[1]))
     found = []
     for run in runs:
-        r, mean = run.record, run.found.mean
-        low, high = run.found.interval(0.95)
+        r, mean = run.record, run.free.mean
+        low, high = run.free.interval(0.95)
         columns = np.nan_to_num(np.concatenate([r.y, mean, low, high, r.u], axis=1))
         at = decimate(columns, limit)
-        fit, error = fit_percent(r.y, mean, n_init), rmse(r.y, mean, n_init)
-        covered = score(r.y, run.found, n_init).coverage[0.95]
+        fit, error, covered = run.free.fit(r), run.free.rmse(r), run.free.coverage(r)
         outputs = []
         for k, name in enumerate(r.output_names):
             span = float(np.ptp(r.y[:, k])) or None
@@ -187,7 +182,7 @@ def _series(runs: Sequence[_Run], n_init: int) -> list[dict[str, Any]]:
                 "record": r.name,
                 "rows": len(r),
                 "points": len(at),
-                "known": n_init * r.sampling_time,
+                "known": run.free.n_init * r.sampling_time,
                 "time": rounded(at * r.sampling_time, len(r) * r.sampling_time * 1e-2),
                 "outputs": outputs,
                 "inputs": [
@@ -246,12 +241,12 @@ def _outcome(test: Outcome) -> dict[str, Any]:
     return test._asdict()
 
 
-def _calibration(runs: Sequence[_Run], n_init: int, ensemble: Ensemble) -> dict[str, Any]:
+def _calibration(runs: Sequence[Shown], model: Ensemble) -> dict[str, Any]:
     """Scores of the bands, pooled over the records by their number of samples."""
-    rows = np.array([len(run.record) - n_init for run in runs], dtype=np.float64)
+    rows = np.array([len(run.record) - run.free.n_init for run in runs], dtype=np.float64)
     share = rows / rows.sum()
-    scores = [score(run.record.y, run.found, n_init) for run in runs]
-    curves = [reliability(run.record.y, run.found, n_init) for run in runs]
+    scores = [run.free.scores(run.record) for run in runs]
+    curves = [run.free.reliability(run.record) for run in runs]
     below = np.tensordot(share, np.stack([curve for _, curve in curves]), axes=1)
     pooled = {
         name: np.tensordot(share, np.stack([getattr(s, name) for s in scores]), axes=1)
@@ -266,7 +261,7 @@ def _calibration(runs: Sequence[_Run], n_init: int, ensemble: Ensemble) -> dict[
                 "name": name,
                 "below": below[:, k].tolist(),
                 "coverage": coverage[:, k].tolist(),
-                "inflation": float(ensemble.inflation[k]),
+                "inflation": float(model.inflation[-1, k]),
                 **{key: number(values[k]) for key, values in pooled.items()},
             }
             for k, name in enumerate(runs[0].record.output_names)
@@ -288,15 +283,12 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-def _provenance(results: Sequence[Result], notes: Mapping[str, Any]) -> list[dict[str, str]]:
+def _provenance(batch: Batch | None, notes: Mapping[str, Any]) -> list[dict[str, str]]:
     """Where, when and how long; then whatever the caller adds."""
-    rows: dict[str, Any] = dict(results[0].provenance)
-    rows["residuals fitted"] = results[0].count
-    rows |= {
-        f"seconds, {k}": round(sum(r.seconds[k] for r in results), 2) for k in results[0].seconds
-    }
-    if len(results) > 1:
-        rows["runs"] = len(results)
+    rows: dict[str, Any] = dict(provenance())
+    if batch:
+        rows["residuals fitted"] = batch.count
+        rows |= {f"seconds, {k}": round(v, 2) for k, v in batch.seconds.items()}
     rows |= notes
     return [{"name": str(k), "value": _said(v)} for k, v in rows.items()]
 

@@ -1,26 +1,52 @@
-"""Plots of what was identified; they read models and records and change neither."""
+"""Plots of what was identified, as PNG or SVG; matplotlib, which draws them, is an extra."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
-from occamid.assessment.metrics import fit_percent
-from occamid.bands.monte_carlo import Distribution
+from occamid.assessment.run import Run
 from occamid.data.record import Record
+from occamid.errors import SettingsError
+from occamid.files.atomic import replace_file
 from occamid.networks import matrices
 from occamid.training.model import Model
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+else:
+    Figure = Any
+
 BLUE, GREY = "#1f5fa8", "#8a8a8a"
+MISSING = 'figures need matplotlib; install it with pip install "occamid[plots]".'
+
+
+def available() -> bool:
+    """Whether figures can be drawn."""
+    return find_spec("matplotlib") is not None
+
+
+def require() -> None:
+    """Refuse where figures cannot be drawn, and say what to install."""
+    if not available():
+        raise SettingsError(MISSING)
+
+
+def _figure(width: float, height: float) -> Figure:
+    require()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def free_run_figure(
     record: Record,
-    simulated: Float[np.ndarray, "N ny"] | Distribution,
-    skip: int,
+    run: Run,
     title: str,
     sigmas: float | None = None,
 ) -> Figure:
@@ -28,17 +54,16 @@ def free_run_figure(
 
     The band of a distribution holds 95 % of it, or ``sigmas`` standard deviations either side.
     """
-    run = simulated.mean if isinstance(simulated, Distribution) else simulated
-    ny = record.y.shape[1]
-    figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
+    ny, skip = record.y.shape[1], run.n_init
+    figure = _figure(9, 1.2 + 2.2 * ny)
     time = np.arange(len(record)) * record.sampling_time
-    fits = fit_percent(record.y, run, skip)
+    fits = run.fit(record)
     axes = figure.subplots(ny, 1, squeeze=False, sharex=True)[:, 0]
     for k, axis in enumerate(axes):
         axis.plot(time, record.y[:, k], color=GREY, lw=1.8, label="measured")
-        axis.plot(time, run[:, k], color=BLUE, lw=1.1, label=f"free run, fit {fits[k]:.1f} %")
-        if isinstance(simulated, Distribution):
-            low, high = (edge[:, k] for edge in _band(simulated, sigmas))
+        axis.plot(time, run.mean[:, k], color=BLUE, lw=1.1, label=f"free run, fit {fits[k]:.1f} %")
+        if run.std is not None:
+            low, high = (edge[:, k] for edge in _band(run, sigmas))
             inside = np.mean(
                 (record.y[skip:, k] >= low[skip:]) & (record.y[skip:, k] <= high[skip:])
             )
@@ -60,7 +85,7 @@ def compare_figure(
 ) -> Figure:
     """Measured output and the free runs of several models, one panel for each output."""
     ny = record.y.shape[1]
-    figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
+    figure = _figure(9, 1.2 + 2.2 * ny)
     time = np.arange(len(record)) * record.sampling_time
     for k, axis in enumerate(figure.subplots(ny, 1, squeeze=False, sharex=True)[:, 0]):
         axis.plot(time, record.y[:, k], color=GREY, lw=1.8, label="measured")
@@ -74,24 +99,10 @@ def compare_figure(
     return figure
 
 
-def _band(found: Distribution, sigmas: float | None) -> tuple[np.ndarray, np.ndarray]:
+def _band(found: Run, sigmas: float | None) -> tuple[np.ndarray, np.ndarray]:
     if sigmas is None:
         return found.interval(0.95)
-    return found.mean - sigmas * found.std, found.mean + sigmas * found.std
-
-
-def reliability_figure(
-    nominal: Float[np.ndarray, " Q"], found: Float[np.ndarray, "Q ny"], names: tuple[str, ...]
-) -> Figure:
-    """Share of measurements below each quantile against the quantile's level."""
-    figure = Figure(figsize=(4, 4), layout="constrained")
-    axis = figure.subplots()
-    axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--", label="calibrated")
-    for k, name in enumerate(names):
-        axis.plot(nominal, found[:, k], marker="o", ms=4, label=name)
-    axis.set(xlabel="level of the quantile", ylabel="measurements below it", aspect="equal")
-    axis.legend(loc="upper left", fontsize=8)
-    return figure
+    return found.mean - sigmas * found.spread, found.mean + sigmas * found.spread
 
 
 def sparsity_figure(model: Model) -> Figure:
@@ -99,7 +110,7 @@ def sparsity_figure(model: Model) -> Figure:
     weights = matrices(model.weights)
     columns = min(4, len(weights))
     lines = -(-len(weights) // columns)
-    figure = Figure(figsize=(2.6 * columns, 2.4 * lines), layout="constrained")
+    figure = _figure(2.6 * columns, 2.4 * lines)
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
     for axis in axes[len(weights) :]:
         axis.set_axis_off()
@@ -118,9 +129,11 @@ def sparsity_figure(model: Model) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path, *, overwrite: bool = True) -> None:
     """Write a PNG or SVG, by its ending."""
-    figure.savefig(path, dpi=130)
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=130)
+    replace_file(path, content.getvalue(), overwrite=overwrite)
 
 
 def _two_colours() -> object:

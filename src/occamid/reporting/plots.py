@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,9 @@ def figures(content: dict[str, Any]) -> dict[str, Figure]:
             found[f"cross{k}-{j}"] = stems(residuals["cross_lags"], other["cross"], other["bound"])
         found[f"histogram{k}"] = histogram(out)
     found["importance"] = importance(content["importance"], content["facts"]["members"])
-    found["trade_off"] = trade_off(content["trade_off"])
-    found["restarts"] = restarts(content["restarts"])
+    if content["trade_off"]:
+        found["trade_off"] = trade_off(content["trade_off"])
+        found["restarts"] = restarts(content["restarts"])
     found["reliability"] = reliability(content["calibration"])
     return found
 
@@ -152,8 +154,7 @@ def importance(channels: list[dict[str, Any]], members: int) -> Figure:
 def trade_off(found: dict[str, Any]) -> Figure:
     """Error against size: a thin line for each restart, from its first cycle to its last."""
     data = []
-    same = lambda path: (path["run"], path["lam"])  # noqa: E731
-    for k, ((run, lam), paths) in enumerate(groupby(found["paths"], key=same)):
+    for k, (lam, paths) in enumerate(groupby(found["paths"], key=itemgetter("lam"))):
         colour = SERIES[k % len(SERIES)]
         trace: dict[str, Any] = {"x": [], "y": [], "customdata": []}
         for path in paths:
@@ -167,7 +168,7 @@ def trade_off(found: dict[str, Any]) -> Figure:
         hover += "%{customdata[2]} regressors<br>error %{y:.4g}<extra></extra>"
         data.append(
             trace
-            | {"mode": "lines+markers", "name": _run_name(run, lam), "hovertemplate": hover}
+            | {"mode": "lines+markers", "name": f"λ = {lam:g}", "hovertemplate": hover}
             | {"line": {"color": colour, "width": 0.8}, "marker": {"color": colour, "size": 5}}
             | {"opacity": 0.75, "connectgaps": False}
         )
@@ -195,7 +196,7 @@ def restarts(rows: list[dict[str, Any]]) -> Figure:
         colour = SERIES[k % len(SERIES)]
         data.append(
             {"x": list(range(1, len(row["scores"]) + 1)), "y": row["scores"]}
-            | {"mode": "lines+markers", "name": _run_name(row["run"], row["lam"])}
+            | {"mode": "lines+markers", "name": f"λ = {row['lam']:g}"}
             | {"line": {"color": colour, "width": 1.2}, "marker": {"color": colour, "size": 6}}
             | {"hovertemplate": "place %{x}: %{y:.4g}<extra></extra>"}
         )
@@ -292,10 +293,6 @@ def _logarithmic(values: Sequence[float]) -> dict[str, Any]:
     ticks = [float(f"{step}e{d}") for d in decades for step in steps]
     shown = {"tickvals": ticks, "ticktext": [f"{v:g}" for v in ticks], "tickmode": "array"}
     return {"type": "log"} | shown
-
-
-def _run_name(run: int, lam: float) -> str:
-    return f"λ = {lam:g}" + (f", run {run + 1}" if run else "")
 
 
 def _text(name: str, longest: int = LONGEST_NAME) -> str:

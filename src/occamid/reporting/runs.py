@@ -5,140 +5,116 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
 
-from occamid import reporting as report
-from occamid.assessment.metrics import fit_percent, rmse
-from occamid.bands import modelfile
-from occamid.bands.calibration import score
-from occamid.bands.ensemble import Ensemble
-from occamid.bands.monte_carlo import Distribution
+from occamid.assessment.run import Run
+from occamid.bands.modelfile import NAME as MODEL
 from occamid.data.record import Record
 from occamid.errors import FileError
+from occamid.files import manifest
 from occamid.files.plain import plain
-from occamid.identification.identify import Automatic
+from occamid.identification.identify import Fit
 from occamid.identification.job import Job
 from occamid.reporting import figures
+from occamid.reporting.content import show
+from occamid.reporting.page import render
+from occamid.reporting.report import fit_content
+from occamid.training.batch import Batch
+from occamid.training.train import provenance
 
 SETTINGS, SUMMARY, WEIGHTS = "settings.toml", "result.json", "weights.safetensors"
-MODEL, CONTENT, PAGE = "model.safetensors", "report.json", "report.html"
+CONTENT, PAGE = "report.json", "report.html"
 MOST_ROWS = 10_000  # of a test record that are judged and drawn
 
 
-class Judged(NamedTuple):
-    """A free run on one record in numbers, per output."""
-
-    name: str
-    n_init: int
-    rows: int
-    rmse: tuple[float, ...]
-    fit: tuple[float, ...]
-    coverage95: tuple[float, ...]
-
-
-def judge(record: Record, found: Distribution, n_init: int) -> Judged:
-    """A free run with its band against the measurement."""
-    return Judged(
-        record.name,
-        n_init,
-        len(record),
-        tuple(map(float, rmse(record.y, found.mean, n_init))),
-        tuple(map(float, fit_percent(record.y, found.mean, n_init))),
-        tuple(map(float, score(record.y, found, n_init).coverage[0.95])),
-    )
-
-
-def write_result(result: Result, folder: Path, extra: dict[str, Any] | None = None) -> None:
-    """Settings, figures of every model, and the weights and prior widths of every cycle."""
-    (folder / SETTINGS).write_text(result.settings.to_toml(), encoding="utf-8")
-    arrays = {f"params/{name}": value for name, value in result.params.items()}
-    for name, widths in result.psi.items():
-        arrays.update({f"psi/{name}/{k}": value for k, value in enumerate(widths)})
-    (folder / WEIGHTS).write_bytes(save({n: np.ascontiguousarray(v) for n, v in arrays.items()}))
-    report = plain(summary(result) | (extra or {}))
-    (folder / SUMMARY).write_text(json.dumps(report, indent=1, allow_nan=False), encoding="utf-8")
-
-
-def summary(result: Result) -> dict[str, Any]:
-    """What a report needs; numbers need not be finite."""
-    best = result.best
-    scaling = result.scaling
+def judge(record: Record, run: Run) -> dict[str, Any]:
+    """A free run with its band against the measurement, in numbers, per output."""
     return {
-        "provenance": dict(result.provenance) | {"seed": result.settings.seed},
-        "seconds": {k: round(v, 3) for k, v in result.seconds.items()},
-        "samples": result.count,
-        "sampling_time": result.sampling_time,
-        "regressors": list(result.regressors.names),
+        "name": record.name,
+        "n_init": run.n_init,
+        "rows": len(record),
+        "rmse": tuple(map(float, run.rmse(record))),
+        "fit": tuple(map(float, run.fit(record))),
+        "coverage95": tuple(map(float, run.coverage(record))),
+    }
+
+
+def write(fit: Fit, job: Job, test: Sequence[Record], folder: Path) -> dict[str, Any]:
+    """Everything of a run into a folder; returns its summary and the report's verdict."""
+    seen = show(fit.model, fit.records)
+    unseen = show(fit.model, [record[:MOST_ROWS] for record in test])
+    title = job.example or Path(job.files[0]).stem
+    page = fit_content(fit, seen, unseen, title)
+    summary = plain(
+        (_batch_summary(fit.batch) if fit.batch else {})
+        | {
+            "provenance": provenance() | {"seed": fit.options.seed},
+            "family": fit.family.name,
+            "grounds": fit.grounds,
+            "expected_rmse": list(fit.expected_rmse),
+            "expected_interval": [list(ends) for ends in fit.expected_interval],
+            "trials": [trial._asdict() for trial in fit.trials],
+            "test": [judge(shown.record, shown.free) for shown in unseen],
+            "members": len(fit.model.weights),
+            "parameters": fit.model.parameters,
+            "kept_names": list(fit.model.regressors),
+        }
+    )
+    _write_text(folder / SETTINGS, job.to_toml())
+    _write_text(folder / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
+    _write_text(folder / CONTENT, json.dumps(page, allow_nan=False))
+    _write_text(folder / PAGE, render(page))
+    if fit.batch:
+        (folder / WEIGHTS).write_bytes(_all_weights(fit.batch))
+    about = {"job": job.model_dump(mode="json"), "provenance": provenance()}
+    fit.model.save(folder / MODEL, about)
+    if figures.available():
+        first = (unseen or seen)[0]
+        free = figures.free_run_figure(first.record, first.free, f"{first.record.name}: free run")
+        figures.save(free, folder / "free_run.png")
+        best = fit.batch.best if fit.batch else fit.model.first
+        figures.save(figures.sparsity_figure(best), folder / "sparsity.png")
+    return summary | {"verdict": page["verdict"]}
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _all_weights(batch: Batch) -> bytes:
+    """The weights and prior widths of every cycle of every restart."""
+    arrays = {f"params/{name}": value for name, value in batch.params.items()}
+    for name, widths in batch.psi.items():
+        arrays |= {f"psi/{name}/{k}": value for k, value in enumerate(widths)}
+    return save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
+
+
+def _batch_summary(batch: Batch) -> dict[str, Any]:
+    """The training in numbers, every model of it; they need not be finite."""
+    best, scaling = batch.best, batch.scaling
+    return {
+        "seconds": {k: round(v, 3) for k, v in batch.seconds.items()},
+        "samples": batch.count,
+        "sampling_time": batch.sampling_time,
+        "regressors": list(batch.terms.names),
         "scaling": {k: getattr(scaling, k).tolist() for k in scaling.__dataclass_fields__},
         "best": {
-            "index": result.best_index._asdict(),
+            "index": batch.best_index._asdict(),
             "regressors": list(best.regressors),
             "neurons": list(best.neurons),
             "parameters": best.compact().parameters,
         },
-        "rows": [row._asdict() for row in result.rows()],
+        "rows": [row._asdict() for row in batch.rows()],
     }
-
-
-def write(found: Automatic, job: Job, test: Sequence[Record], folder: Path) -> dict[str, Any]:
-    """Everything of a run into a folder; returns its summary."""
-    shown, start = tuple(record[:MOST_ROWS] for record in test), found.ensemble.start
-    bands = [found.ensemble.free_run(record) for record in shown or found.records[:1]]
-    judged = [judge(r, b, start)._asdict() for r, b in zip(shown, bands, strict=False)]
-    summary = {
-        "family": found.family.name,
-        "expected_rmse": list(found.expected_rmse),
-        "trials": [trial._asdict() for trial in found.trials],
-        "test": judged,
-        "members": len(found.ensemble.weights),
-        "parameters": found.ensemble.parameters,
-        "kept_names": list(found.ensemble.regressors),
-    }
-    write_result(found.result, folder, summary)
-    (folder / SETTINGS).write_text(job.to_toml(), encoding="utf-8")
-    about = {"job": job.model_dump(mode="json"), "provenance": dict(found.result.provenance)}
-    modelfile.save_ensemble(found.ensemble, folder / MODEL, about)
-    page = report.content(
-        found.ensemble,
-        found.result,
-        found.records,
-        shown,
-        extra={
-            "title": job.example or Path(job.files[0]).stem,
-            "family": f"{found.family.name}: {found.family.about}",
-            "effort": found.plan.effort,
-            "expected free-run RMSE (cross-validation)": ", ".join(
-                f"{v:.4g}" for v in found.expected_rmse
-            ),
-        },
-    )
-    text = json.dumps(plain(page), allow_nan=False)
-    (folder / CONTENT).write_text(text, encoding="utf-8")
-    (folder / PAGE).write_text(report.render(page), encoding="utf-8")
-    record = (shown or found.records)[0]
-    free = figures.free_run_figure(record, bands[0], start, f"{record.name}: free run")
-    figures.save(free, folder / "free_run.png")
-    figures.save(figures.sparsity_figure(found.result.best), folder / "sparsity.png")
-    return json.loads((folder / SUMMARY).read_text("utf-8")) | {"verdict": page["verdict"]}
-
-
-def load(path: Path) -> Ensemble:
-    """The model of a run folder, or a model file."""
-    return modelfile.load_ensemble(model_file(path))
-
-
-def model_file(path: Path) -> Path:
-    """The model file of a run folder, or the path itself."""
-    return path / MODEL if path.is_dir() else path
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """A JSON file of a run folder."""
     try:
-        found = json.loads((folder / name).read_text("utf-8"))
+        found = json.loads(manifest.current(folder, name).read_text("utf-8"))
     except OSError as error:
         raise FileError(
             f"{folder / name} cannot be read ({error.strerror}); is {folder} a run folder?"

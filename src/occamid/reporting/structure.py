@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from occamid.bands.ensemble import Ensemble
+from occamid.data.windows import Terms
 from occamid.networks import matrices, reads_regressors
 from occamid.reporting.series import number
-from occamid.training.batch import Result
+from occamid.training.batch import Batch
 from occamid.training.model import Model
 
 Array = np.ndarray
@@ -19,27 +19,26 @@ FINEST_GRID = 160  # rows and columns of a drawn matrix; larger ones are drawn c
 MOST_WEIGHTS = 250  # rows of the table of weights
 
 
-def structure(ensemble: Ensemble, results: Sequence[Result]) -> dict[str, Any]:
+def structure(model: Ensemble, batch: Batch | None) -> dict[str, Any]:
     """All parts of the content that are about the models and not about data."""
-    best = results[0].best
+    best = batch.best if batch else model.first
     return {
-        "importance": importance(ensemble, results[0]),
-        "members": members(ensemble),
-        "weights": weights(ensemble),
+        "importance": importance(model, batch.terms if batch else model.terms),
+        "members": members(model),
+        "weights": weights(model),
         "sparsity": {"share": best.sparsity, "matrices": sparsity(best)},
-        "trade_off": trade_off(results),
-        "restarts": restarts(results),
+        "trade_off": trade_off(batch) if batch else None,
+        "restarts": restarts(batch) if batch else [],
     }
 
 
-def importance(ensemble: Ensemble, result: Result) -> list[dict[str, Any]]:
+def importance(ensemble: Ensemble, r: Terms) -> list[dict[str, Any]]:
     """For every channel and candidate lag: weight, evidence, and how many members keep it.
 
     ``strength`` is the norm of the first-layer weights in scaled units and ``evidence`` the log
     Bayes factor of the regressor, both averaged over the members, zero where it is pruned.
     """
     strength, evidence, kept = _by_regressor(ensemble)
-    r = result.regressors
     found = []
     sides = (("input", r.input_names, r.inputs), ("output", r.output_names, r.outputs))
     names = iter(r.names)
@@ -85,8 +84,8 @@ def column_norms(model: Model) -> dict[str, float]:
     """Norm of all weights that read a regressor directly."""
     readers = [W for name, W in matrices(model.weights).items() if reads_regressors(name)]
     squares = np.sum([np.sum(np.square(W), axis=0) for W in readers], axis=0)
-    norms = np.sqrt(np.broadcast_to(squares, (len(model.regressors_in),)))
-    return dict(zip(model.regressors_in.names, norms.tolist(), strict=True))
+    norms = np.sqrt(np.broadcast_to(squares, (len(model.terms),)))
+    return dict(zip(model.terms.names, norms.tolist(), strict=True))
 
 
 def sparsity(model: Model) -> list[dict[str, Any]]:
@@ -118,61 +117,55 @@ def _coarser(mask: Array) -> Array:
     return mask
 
 
-def trade_off(results: Sequence[Result]) -> dict[str, Any]:
+def trade_off(batch: Batch) -> dict[str, Any]:
     """Free-run error against kept weights along the cycles of every restart, and the choice."""
-    paths = []
-    for k, result in enumerate(results):
-        error = _error(result)
-        for lam, restart in np.ndindex(*result.shape[:2]):
-            ok = result.table["status"][lam, restart] == 0
-            at = np.flatnonzero(ok & np.isfinite(error[lam, restart]))
-            if len(at):
-                column = {n: result.table[n][lam, restart][at] for n in ("weights", "regressors")}
-                paths.append(
-                    {
-                        "run": k,
-                        "lam": float(result.settings.lam[lam]),
-                        "restart": restart + 1,
-                        "cycles": (at + 1).tolist(),
-                        "weights": column["weights"].astype(int).tolist(),
-                        "regressors": column["regressors"].astype(int).tolist(),
-                        "error": [float(f"{v:.6g}") for v in error[lam, restart][at]],
-                    }
-                )
-    first, index = results[0], results[0].best_index
+    paths, error = [], _error(batch)
+    for lam, restart in np.ndindex(*batch.shape[:2]):
+        ok = batch.table["status"][lam, restart] == 0
+        at = np.flatnonzero(ok & np.isfinite(error[lam, restart]))
+        if len(at):
+            column = {n: batch.table[n][lam, restart][at] for n in ("weights", "n_regressors")}
+            paths.append(
+                {
+                    "lam": float(batch.settings.lam[lam]),
+                    "restart": restart + 1,
+                    "cycles": (at + 1).tolist(),
+                    "weights": column["weights"].astype(int).tolist(),
+                    "regressors": column["n_regressors"].astype(int).tolist(),
+                    "error": [float(f"{v:.6g}") for v in error[lam, restart][at]],
+                }
+            )
+    index = batch.best_index
     best = {
-        "lam": float(first.settings.lam[index.lam]),
+        "lam": float(batch.settings.lam[index.lam]),
         "restart": index.restart + 1,
         "cycle": index.cycle + 1,
-        "weights": int(first.table["weights"][index]),
-        "regressors": int(first.table["regressors"][index]),
-        "error": number(_error(first)[index]),
+        "weights": int(batch.table["weights"][index]),
+        "regressors": int(batch.table["n_regressors"][index]),
+        "error": number(error[index]),
     }
     return {"paths": paths, "best": best}
 
 
-def _error(result: Result) -> Float[Array, "L M C"]:
+def _error(batch: Batch) -> Float[Array, "L M C"]:
     """Free-run error on the estimation data over all outputs, in units of their scales."""
-    scaled = result.table["free_run_rmse"] / result.scaling.y_scale
+    scaled = batch.table["free_run_rmse"] / batch.scaling.y_scale
     with np.errstate(all="ignore"):
         return np.sqrt(np.mean(np.square(scaled, dtype=np.float64), axis=-1))
 
 
-def restarts(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """The best expected free-run error of each restart, best first, for every λ of every run."""
+def restarts(batch: Batch) -> list[dict[str, Any]]:
+    """The best expected free-run error of each restart, best first, for every λ."""
     found = []
-    for k, result in enumerate(results):
-        best = np.min(result.score, axis=-1)
-        for lam, scores in zip(result.settings.lam, best, strict=True):
-            usable = np.sort(scores[np.isfinite(scores)])
-            found.append(
-                {
-                    "run": k,
-                    "lam": float(lam),
-                    "scores": [float(f"{v:.6g}") for v in usable],
-                    "failed": int(np.sum(~np.isfinite(scores))),
-                }
-            )
+    for lam, scores in zip(batch.settings.lam, np.min(batch.score, axis=-1), strict=True):
+        usable = np.sort(scores[np.isfinite(scores)])
+        found.append(
+            {
+                "lam": float(lam),
+                "scores": [float(f"{v:.6g}") for v in usable],
+                "failed": int(np.sum(~np.isfinite(scores))),
+            }
+        )
     return found
 
 

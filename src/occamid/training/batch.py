@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from occamid.data.record import Record
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Regressors, Windows, windows
+from occamid.data.windows import Terms, Windows, windows
 from occamid.errors import DataError
 from occamid.networks import Network, is_matrix, simulate
 from occamid.training.model import Model
@@ -43,15 +43,15 @@ class Row(NamedTuple):
     one_step_rmse: tuple[float, ...]
     free_run_rmse: tuple[float, ...]
     sparsity: float
-    regressors: int
-    neurons: int
+    n_regressors: int
+    n_neurons: int
     log_evidence: float
     noise_std: tuple[float, ...]
     effective_parameters: float
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Batch:
     """All models of one identification; arrays lead with (λ, restart, cycle).
 
     Attributes:
@@ -66,7 +66,7 @@ class Result:
 
     settings: Settings
     network: Network
-    regressors: Regressors
+    terms: Terms
     scaling: Scaling
     sampling_time: float
     count: int
@@ -85,7 +85,7 @@ class Result:
     @property
     def start(self) -> int:
         """The first sample of a record that is predicted."""
-        return self.regressors.max_lag
+        return self.terms.max_lag
 
     def row(self, index: Index) -> Row:
         """One model in numbers."""
@@ -100,8 +100,8 @@ class Result:
             one_step_rmse=floats("one_step_rmse"),
             free_run_rmse=floats("free_run_rmse"),
             sparsity=float(t["sparsity"][at]),
-            regressors=int(t["regressors"][at]),
-            neurons=int(t["neurons"][at]),
+            n_regressors=int(t["n_regressors"][at]),
+            n_neurons=int(t["n_neurons"][at]),
             log_evidence=float(t["log_evidence"][at]),
             noise_std=floats("noise_std"),
             effective_parameters=float(t["effective_parameters"][at]),
@@ -115,7 +115,7 @@ class Result:
         """The model after one cycle of one restart."""
         return Model(
             network=self.network,
-            regressors_in=self.regressors,
+            terms=self.terms,
             scaling=self.scaling,
             weights={
                 n: np.asarray(v[tuple(index)], dtype=np.float64) for n, v in self.params.items()
@@ -177,7 +177,7 @@ class Result:
         """The model at :attr:`best_index`."""
         return self.model(self.best_index)
 
-    def simulate(self, record: Record, n_init: int | None = None) -> Float[Array, "L M C N ny"]:
+    def free_runs(self, record: Record, n_init: int | None = None) -> Float[Array, "L M C N ny"]:
         """Free runs of every model on one record, the first ``n_init`` outputs measured."""
         n_init = self.start if n_init is None else n_init
         if not self.start <= n_init < len(record):
@@ -186,7 +186,7 @@ class Result:
                 f"(the largest lag) and less than the {len(record)} rows."
             )
         self.model(Index(0, 0, 0)).check([record])
-        data = windows([self.scaling.apply(record)], self.regressors, self.start)
+        data = windows([self.scaling.apply(record)], self.terms, self.start)
         flat = {n: v.reshape(-1, *v.shape[3:]) for n, v in self.params.items()}
         per_model = 8 * (data.y.size + 2 * sum(v[0].size for v in flat.values()))
         chunk = max(1, int(self.settings.memory_mb * 2**20 / per_model))
@@ -194,7 +194,7 @@ class Result:
         runs = [
             free_runs(
                 self.network,
-                self.regressors,
+                self.terms,
                 {n: jnp.asarray(v[k : k + chunk]) for n, v in flat.items()},
                 data,
                 n_init - self.start,
@@ -223,15 +223,15 @@ def summarise(network: Network, params: Mapping[str, Array]) -> dict[str, Array]
     return {
         "weights": np.asarray(kept),
         "sparsity": 1.0 - np.asarray(kept) / total,
-        "regressors": live.regressors.sum(axis=-1),
-        "neurons": sum((alive.sum(axis=-1) for alive in live.neurons), start=np.zeros((), int)),
+        "n_regressors": live.regressors.sum(axis=-1),
+        "n_neurons": sum((alive.sum(axis=-1) for alive in live.neurons), start=np.zeros((), int)),
     }
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def free_runs(
-    network: Network, regressors: Regressors, params: Any, data: Windows, forced: int
+    network: Network, terms: Terms, params: Any, data: Windows, forced: int
 ) -> Float[jax.Array, "B T ny"]:
     """Free runs of a batch of weights on the one experiment of ``data``."""
     experiment = jax.tree.map(lambda x: x[0], data)
-    return jax.vmap(lambda p: simulate.free_run(network, regressors, p, experiment, forced))(params)
+    return jax.vmap(lambda p: simulate.free_run(network, terms, p, experiment, forced))(params)

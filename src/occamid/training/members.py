@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float
 
 from occamid.data.record import Record
-from occamid.data.windows import Regressors, Windows
+from occamid.data.windows import Terms, Windows
 from occamid.networks import MLP, Network, Recurrent, reads_regressors
-from occamid.networks.flat import flatten, unflatten
+from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.batch import free_runs
 from occamid.training.model import Model, k_steps
 
@@ -22,11 +22,11 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class Members:
     """Several models side by side.
 
     Attributes:
-        like: network, regressors, scaling and start of all of them.
+        like: network, terms, scaling and start of all of them.
         weights: flat, a row for each model.
         places: where each model's own flat parameters lie in its row.
     """
@@ -42,10 +42,10 @@ class Batch:
         """One of them, in the common network."""
         return replace(self.like, weights=unflatten(self.like.network, self.weights[k]))
 
-    def simulate(
+    def free_run(
         self, u: Float[Array, "N nu"], y_init: Float[Array, "n ny"]
     ) -> Float[Array, "K N ny"]:
-        """Free runs after the known first outputs, as :meth:`Model.simulate`."""
+        """Free runs after the known first outputs, as :meth:`Model.free_run`."""
         with jax.enable_x64(True):
             data, known, forced = self.like.prepare(u, y_init)
             runs = free_runs(*self._program(), data, forced)
@@ -54,13 +54,13 @@ class Batch:
     def predict(self, record: Record, horizon: int) -> Float[Array, "K N ny"]:
         """``horizon``-step predictions, as :meth:`Model.predict`."""
         with jax.enable_x64(True):
-            data = self.like.ahead(record, horizon)
+            data = self.like.origins(record, horizon)
             runs = _predictions(*self._program(), data, horizon)
             return self._in_user_units(record.y[: self.like.start], np.asarray(runs))
 
-    def _program(self) -> tuple[Network, Regressors, Any]:
+    def _program(self) -> tuple[Network, Terms, Any]:
         params = jax.tree.map(jax.numpy.asarray, unflatten(self.like.network, self.weights))
-        return self.like.network, self.like.regressors_in, params
+        return self.like.network, self.like.terms, params
 
     def _in_user_units(
         self, known: Float[Array, "n ny"], rows: Float[Array, "K T ny"]
@@ -69,37 +69,35 @@ class Batch:
         return np.concatenate([front, self.like.scaling.undo_y(rows)], axis=1)
 
 
-def batch_of(models: Sequence[Model]) -> Batch:
+def members_of(models: Sequence[Model]) -> Members:
     """The models in the smallest network and regressors that all of them fit into."""
     first = models[0]
-    terms = [
-        sorted(
-            {t for m in models for t in getattr(m.regressors_in, side)}, key=lambda t: (t[0], -t[1])
-        )
+    sides = [
+        sorted({t for m in models for t in getattr(m.terms, side)}, key=lambda t: (t[0], -t[1]))
         for side in ("inputs", "outputs")
     ]
-    regressors = replace(first.regressors_in, inputs=tuple(terms[0]), outputs=tuple(terms[1]))
+    terms = replace(first.terms, inputs=tuple(sides[0]), outputs=tuple(sides[1]))
     hidden = tuple(max(units) for units in zip(*(m.network.hidden for m in models), strict=True))
     assert isinstance(first.network, (MLP, Recurrent))
     bias = any(m.network.bias for m in models)  # type: ignore[attr-defined]
-    network = replace(first.network, n_in=len(regressors), hidden=hidden, bias=bias)
-    weights = np.zeros((len(models), sum(int(np.prod(s.shape)) for s in network.specs().values())))
-    places = tuple(_places(model, network, regressors) for model in models)
+    network = replace(first.network, n_in=len(terms), hidden=hidden, bias=bias)
+    weights = np.zeros((len(models), size(network)))
+    places = tuple(_places(model, network, terms) for model in models)
     for row, place, model in zip(weights, places, models, strict=True):
         row[place] = flatten(model.network, model.weights)
     like = replace(
         first,
         network=network,
-        regressors_in=regressors,
+        terms=terms,
         weights=unflatten(network, weights[0]),
         prior_widths=None,
     )
-    return Batch(like, weights, places)
+    return Members(like, weights, places)
 
 
-def _places(model: Model, network: Network, regressors: Regressors) -> Array:
+def _places(model: Model, network: Network, terms: Terms) -> Array:
     """Where each flat parameter of ``model`` lies in the flat parameters of ``network``."""
-    columns = [regressors.names.index(name) for name in model.regressors_in.names]
+    columns = [terms.names.index(name) for name in model.terms.names]
     large = {
         name: np.arange(int(np.prod(spec.shape))).reshape(spec.shape)
         for name, spec in network.specs().items()
@@ -121,6 +119,6 @@ def _places(model: Model, network: Network, regressors: Regressors) -> Array:
 
 @partial(jax.jit, static_argnums=(0, 1, 4))
 def _predictions(
-    network: Network, regressors: Regressors, params: Any, data: Windows, horizon: int
+    network: Network, terms: Terms, params: Any, data: Windows, horizon: int
 ) -> Float[jax.Array, "K T ny"]:
-    return jax.vmap(lambda p: k_steps(network, regressors, p, data, horizon)[0])(params)
+    return jax.vmap(lambda p: k_steps(network, terms, p, data, horizon)[0])(params)

@@ -1,8 +1,8 @@
-"""A model: a network with its regressors, its scaling and one set of weights."""
+"""A model: a network with its terms, its scaling and one set of weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from occamid.data.record import Record, as_records
+from occamid.assessment.run import Run
+from occamid.data.record import Record, as_record, as_records
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Regressors, Windows, windows
+from occamid.data.windows import Terms, Windows, windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Network, is_matrix, simulate
 from occamid.training.curvature import CURVATURES
@@ -33,7 +34,7 @@ class Model:
     """
 
     network: Network
-    regressors_in: Regressors
+    terms: Terms
     scaling: Scaling
     weights: Mapping[str, Float[Array, ...]]
     start: int
@@ -44,7 +45,7 @@ class Model:
     def regressors(self) -> tuple[str, ...]:
         """Names of the regressors that still reach the output, such as ``u[t-3]``."""
         live = self.network.live(self._masks()).regressors
-        return tuple(n for n, kept in zip(self.regressors_in.names, live, strict=True) if kept)
+        return tuple(n for n, kept in zip(self.terms.names, live, strict=True) if kept)
 
     @property
     def neurons(self) -> tuple[int, ...]:
@@ -54,7 +55,7 @@ class Model:
     @property
     def max_lag(self) -> int:
         """How many samples must be known before the first prediction."""
-        return self.regressors_in.max_lag
+        return self.terms.max_lag
 
     @property
     def sparsity(self) -> float:
@@ -88,7 +89,7 @@ class Model:
     def compact(self) -> Model:
         """The smallest network with the same outputs.
 
-        Regressors that reach no output, neurons that are constant or read by nobody, and what
+        Terms that reach no output, neurons that are constant or read by nobody, and what
         only feeds those, are removed; constants fold into biases.  The largest lag shrinks to
         what survived.
         """
@@ -99,61 +100,70 @@ class Model:
         return replace(
             self,
             network=network,
-            regressors_in=self.regressors_in.select(live.regressors),
+            terms=self.terms.select(live.regressors),
             weights=weights,
             prior_widths=None if widths is None else self.network.select(widths, live),
         )
 
-    def predict(self, record: Record, horizon: int = 1) -> Float[Array, "N ny"]:
+    def simulate(self, record: Record, n_init: int | None = None) -> Run:
+        """Free run after ``n_init`` known outputs, by default those of the initial window.
+
+        Only ``record.u`` and the first ``n_init`` rows of ``record.y`` are looked at.
+        """
+        record = as_record(record)
+        self.check([record])
+        n_init = self.start if n_init is None else n_init
+        return Run(self.free_run(record.u, record.y[:n_init]), n_init)
+
+    def predict(self, record: Record, horizon: int = 1) -> Run:
         """``ŷ(t | t-k)`` for every sample: one step ahead, or ``horizon`` steps.
 
         The first ``start`` rows are the measured outputs.  Samples nearer to the start than the
         horizon are predicted as far ahead as they can be.
         """
+        record = as_record(record)
         with jax.enable_x64(True):
-            data = self.ahead(record, horizon)
-            rows = _predict(self.network, self.regressors_in, self._params(), data, horizon)[0]
-            return self._in_user_units(record.y[: self.start], rows)
+            data = self.origins(record, horizon)
+            rows = _predict(self.network, self.terms, self._params(), data, horizon)[0]
+            return Run(self._in_user_units(record.y[: self.start], rows), self.start)
 
-    def ahead(self, record: Record, horizon: int) -> Windows:
+    def origins(self, record: Record, horizon: int) -> Windows:
         """What a prediction ``horizon`` steps ahead starts from."""
         if horizon < 1:
             raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
-        return self._windows([record], self.start)
+        return self.windows([record], self.start)
 
-    def simulate(
+    def free_run(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
     ) -> Float[Array, "N ny"]:
-        """Free run: the outputs to ``u`` after the known first outputs ``y_init``.
+        """The outputs to ``u`` after the known first outputs ``y_init``, as an array.
 
         ``y_init`` holds at least ``max_lag`` samples and is returned as the first rows.  If there
         are more, the state of a recurrent network warms up on them.
         """
         with jax.enable_x64(True):
             data, known, forced = self.prepare(u, y_init)
-            rows = _free_run(self.network, self.regressors_in, self._params(), data, forced)[0]
+            rows = _free_run(self.network, self.terms, self._params(), data, forced)[0]
             return self._in_user_units(known, rows[forced:])
 
     def prepare(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
     ) -> tuple[Windows, Float[Array, "n ny"], int]:
         """What a free run starts from: its windows, the known outputs, and how many are forced."""
-        known = np.atleast_1d(np.asarray(y_init, dtype=np.float64))
-        known = known[:, None] if known.ndim == 1 else known
-        ny, n_init = len(self.regressors_in.output_names), len(known)
+        known, inputs = columns(y_init), np.asarray(u, dtype=np.float64)
+        ny, n_init = len(self.terms.output_names), len(known)
         if known.shape[1] != ny:
             raise DataError(f"y_init has {known.shape[1]} columns; the model has {ny} outputs.")
         if n_init < self.max_lag:
             raise DataError(
                 f"y_init has {n_init} samples; the model needs the first {self.max_lag} outputs."
             )
-        inputs = np.asarray(u, dtype=np.float64)
         if n_init >= len(inputs):
             raise DataError(
                 f"y_init has {n_init} samples and u has {len(inputs)}; nothing is left to simulate."
             )
         filled = np.concatenate([known, np.zeros((len(inputs) - n_init, ny))])
-        names = self.regressors_in
+        names = self.terms
         record = Record(
             u=inputs,
             y=filled,
@@ -163,12 +173,12 @@ class Model:
             sampling_time=self.sampling_time,
         )
         start = min(max(self.start, self.max_lag), n_init)
-        return self._windows([record], start), known, n_init - start
+        return self.windows([record], start), known, n_init - start
 
     def energy(self, records: Record | Iterable[Record]) -> float:
         """``½ Σ r²`` of the one-step residuals from ``start`` on, in the user's units."""
         with jax.enable_x64(True):
-            data = self._windows(as_records(records), self.start)
+            data = self.windows(as_records(records), self.start)
             weight = jnp.asarray(self.scaling.y_scale**2)
             return float(_energy(self.network, self._params(), data, weight))
 
@@ -184,7 +194,7 @@ class Model:
         """
         check_choice("curvature method", method, CURVATURES)
         with jax.enable_x64(True):
-            data = self._windows(as_records(records), self.start)
+            data = self.windows(as_records(records), self.start)
             weight = jnp.asarray(self.scaling.y_scale**2)
             found = _curvature(method, self.network, self._params(), data, weight)
             return {name: np.asarray(found[name]) for name in self.weights}
@@ -192,20 +202,17 @@ class Model:
     def _params(self) -> dict[str, jax.Array]:
         return {name: jnp.asarray(np.float64(value)) for name, value in self.weights.items()}
 
-    def _windows(
-        self,
-        records: Iterable[Record],
-        start: int,
-        held_back: Sequence[slice] | None = None,
+    def windows(
+        self, records: Iterable[Record], start: int, shape: tuple[int, int] | None = None
     ) -> Windows:
+        """The scaled regressors and targets of records from a sample on."""
         found = tuple(records)
         self.check(found)
-        scaled = [self.scaling.apply(r) for r in found]
-        return windows(scaled, self.regressors_in, start, held_back)
+        return windows([self.scaling.apply(r) for r in found], self.terms, start, shape)
 
     def check(self, records: Iterable[Record]) -> None:
         """Refuse records with other channels or another sampling time than the model's."""
-        mine = (self.regressors_in.input_names, self.regressors_in.output_names)
+        mine = (self.terms.input_names, self.terms.output_names)
         for record in records:
             if mine != (record.input_names, record.output_names):
                 raise DataError(
@@ -223,15 +230,21 @@ class Model:
         return np.concatenate([known, self.scaling.undo_y(np.asarray(rows))])
 
 
+def columns(data: Float[Array, ...]) -> Float[Array, "N n"]:
+    """One-dimensional data as one column."""
+    found = np.atleast_1d(np.asarray(data, dtype=np.float64))
+    return found[:, None] if found.ndim == 1 else found
+
+
 def k_steps(
-    network: Network, regressors: Regressors, params: Any, data: Windows, horizon: int
+    network: Network, terms: Terms, params: Any, data: Windows, horizon: int
 ) -> Float[jax.Array, "R T ny"]:
     """``horizon``-step predictions of one model on every experiment."""
 
     def one(experiment: Windows) -> jax.Array:
         if horizon == 1:
             return simulate.one_step(network, params, experiment.z)
-        return simulate.k_step(network, regressors, params, experiment, horizon)[0]
+        return simulate.k_step(network, terms, params, experiment, horizon)[0]
 
     return jax.vmap(one)(data)
 
@@ -241,9 +254,9 @@ _predict = jax.jit(k_steps, static_argnums=(0, 1, 4))
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _free_run(
-    network: Network, regressors: Regressors, params: Any, data: Windows, forced: int
+    network: Network, terms: Terms, params: Any, data: Windows, forced: int
 ) -> Float[jax.Array, "R T ny"]:
-    return jax.vmap(lambda e: simulate.free_run(network, regressors, params, e, forced))(data)
+    return jax.vmap(lambda e: simulate.free_run(network, terms, params, e, forced))(data)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import tomli_w
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from occamid.errors import FileError, SettingsError
 from occamid.networks import ACTIVATIONS
 
-
-class Table(Mapping[str, float]):
-    """A read-only table of numbers that can be hashed, copied and pickled."""
-
-    def __init__(self, values: Mapping[str, float]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, key: str) -> float:
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._values.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._values)
-
-
 Lags = int | Literal["auto"]
 Units = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[float, Field(gt=0)]
-Factors = Annotated[Mapping[str, Positive], AfterValidator(Table), PlainSerializer(dict)]
 
 # What to give instead, by setting or by kind of error.
 REMEDIES = {
@@ -57,7 +23,7 @@ REMEDIES = {
     "lam": "give one or more positive numbers",
     "input_lags": 'give a whole number or "auto"',
     "output_lags": 'give a whole number or "auto"',
-    "horizon": "give a whole number above 0, or leave it out",
+    "reach": "give a whole number above 0, or leave it out",
     "int_type": "give a whole number",
     "int_parsing": "give a whole number",
     "float_type": "give a number",
@@ -66,7 +32,6 @@ REMEDIES = {
     "tuple_type": "give a list",
     "finite_number": "give a finite number",
     "bool_type": "give true or false",
-    "dict_type": 'give a table, such as {"layer0.W/column" = 2.0}',
 }
 
 
@@ -95,9 +60,6 @@ class Settings(BaseModel):
     lam: tuple[Positive, ...] = Field(
         (2e-3,), min_length=1, description="λ; several values are one batch"
     )
-    lam_scale: Factors = Field(
-        Table({}), description='factor on λ by "matrix/group" pattern, such as "layer0.W/column"'
-    )
     loss: Literal["rmse", "gaussian"] = Field("rmse", description="data term")
     aggregation: Literal["mean", "sum"] = Field("mean", description="of α over a group")
     curvature: Literal["recursive", "gauss-newton", "exact"] = Field(
@@ -106,7 +68,7 @@ class Settings(BaseModel):
     curvature_count: Literal["once", "per-group"] = Field(
         "per-group", description="how often H/λ enters the posterior width of a weight"
     )
-    horizon: int | None = Field(
+    reach: int | None = Field(
         None, ge=1, description="τ of the recurrent curvature; none: unlimited"
     )
 
@@ -160,8 +122,8 @@ class Settings(BaseModel):
             )
         if self.skip and self.network != "mlp":
             raise ValueError(f"skip: only an mlp has a direct path; network is {self.network}")
-        if self.horizon is not None and self.network == "mlp":
-            raise ValueError("horizon: an mlp has no recurrence; use network = lstm or rnn")
+        if self.reach is not None and self.network == "mlp":
+            raise ValueError("reach: an mlp has no recurrence; use network = lstm or rnn")
         return self
 
     def __init__(self, /, **values: Any) -> None:
@@ -175,7 +137,7 @@ class Settings(BaseModel):
         return Settings(**{**self.model_dump(), **changes})
 
     def to_toml(self) -> str:
-        """The settings as a TOML document; an unlimited horizon is left out."""
+        """The settings as a TOML document; an unlimited reach is left out."""
         values = {k: v for k, v in self.model_dump().items() if v is not None}
         return tomli_w.dumps(values)
 

@@ -12,10 +12,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -27,19 +26,18 @@ import numpy as np
 from occamid.data.lags import propose_lags
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
-from occamid.data.windows import Windows, full_regressors, windows
-from occamid.errors import SettingsError
+from occamid.data.windows import Windows, all_terms, windows
 from occamid.files.checkpoints import Checkpoints, digest_of
 from occamid.networks import (
     MLP,
-    STRUCTURES,
     Network,
     Params,
     Recurrent,
     groups_for,
     matrices,
 )
-from occamid.training.batch import DIVERGED, Result, summarise
+from occamid.training.batch import DIVERGED, Batch, summarise
+from occamid.training.cores import cores
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
 from occamid.training.settings import Settings
@@ -64,20 +62,21 @@ class Progress(NamedTuple):
     sparsity: float  # mean of the chunk just finished
 
 
-def identify(
+def train(
     records: Record | Iterable[Record],
     settings: Settings | None = None,
     *,
-    held_back: Sequence[slice] | None = None,
+    shape: tuple[int, int] | None = None,
     progress: Callable[[Progress], None] | None = None,
     checkpoints: Checkpoints | None = None,
-) -> Result:
+) -> Batch:
     """Identify a dynamic system from one or more estimation records.
 
     Args:
         records: estimation data; several records are several experiments of one system.
         settings: see :class:`Settings`; defaults serve most records.
-        held_back: rows of each record that must not be learned from, for cross-validation.
+        shape: records and rows to pad to, so that other records of about this size share what
+            is compiled; see :func:`occamid.data.windows.padded_shape`.
         progress: called after each cycle of each chunk.
         checkpoints: where finished cycles are kept; those of the same settings, data and
             machine are not run again.
@@ -88,24 +87,15 @@ def identify(
     settings = settings or Settings()
     estimation = as_records(records)
     with _precision(settings):
-        allowed = _without(estimation, held_back)
-        scaling = fit_scaling(allowed, settings.scaling)
-        settings = resolve_lags(settings, [scaling.apply(r) for r in allowed])
+        scaling = fit_scaling(estimation, settings.scaling)
         scaled = [scaling.apply(r) for r in estimation]
+        settings = resolve_lags(settings, scaled)
         program = build_program(settings, scaled[0])
-        experiments = windows(scaled, program.regressors, program.regressors.max_lag, held_back)
+        experiments = windows(scaled, program.terms, program.terms.max_lag, shape)
         kept, seconds = _run(program, settings, experiments, progress, checkpoints)
+    step = estimation[0].sampling_time
     residuals = int(np.asarray(experiments.residuals).sum())
-    return _assemble(program, settings, scaling, allowed, residuals, kept, seconds)
-
-
-def _without(records: tuple[Record, ...], held_back: Sequence[slice] | None) -> list[Record]:
-    """The pieces of the records that may be learned from."""
-    pieces = []
-    for record, block in zip(records, held_back or (slice(0, 0),) * len(records), strict=True):
-        first, stop, _ = block.indices(len(record))
-        pieces += [record[a:b] for a, b in ((0, first), (stop, len(record))) if a < b]
-    return pieces
+    return _assemble(program, settings, scaling, step, residuals, kept, seconds)
 
 
 def resolve_lags(settings: Settings, scaled: list[Record]) -> Settings:
@@ -132,29 +122,21 @@ def build_network(settings: Settings, n_in: int, n_out: int) -> Network:
         n_out,
         settings.activation,
         settings.bias,
-        settings.horizon,
+        settings.reach,
     )
 
 
 def build_program(settings: Settings, record: Record) -> Program:
-    """What is compiled: regressors, network, groups and the variants of the update."""
+    """What is compiled: terms, network, groups and the variants of the update."""
     assert isinstance(settings.input_lags, int)
     assert isinstance(settings.output_lags, int)
-    regressors = full_regressors(
-        record, settings.input_lags, settings.output_lags, settings.input_delay
-    )
-    network = build_network(settings, len(regressors), record.y.shape[1])
+    terms = all_terms(record, settings.input_lags, settings.output_lags, settings.input_delay)
+    network = build_network(settings, len(terms), record.y.shape[1])
     names = tuple(matrices(network.specs()))
-    places = [f"{n}/{g.name}" for n in names for g in STRUCTURES[settings.structure]]
-    for pattern in settings.lam_scale:
-        if not any(fnmatchcase(place, pattern) for place in places):
-            raise SettingsError(
-                f"lam_scale: {pattern!r} matches nothing; there are {', '.join(places)}."
-            )
     return Program(
         network=network,
-        regressors=regressors,
-        groups=groups_for(names, settings.structure, tuple(settings.lam_scale.items())),
+        terms=terms,
+        groups=groups_for(names, settings.structure),
         loss=settings.loss,
         aggregation=settings.aggregation,
         curvature=settings.curvature,
@@ -197,7 +179,7 @@ def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> in
         assert isinstance(network, Recurrent)
         gates = len(network.cell.gates)
         width = (6 * gates + 8) * sum(network.hidden) + 4 * network.n_out
-        width += 2 * (network.horizon or 0) * sum(network.hidden)
+        width += 2 * (network.reach or 0) * sum(network.hidden)
     if program.curvature != "recursive":
         width *= 64  # tangents that run together
     n_params = sum(math.prod(spec.shape) for spec in network.specs().values())
@@ -212,6 +194,17 @@ def plan_chunks(models: int, per_model: int, memory_mb: float, workers: int) -> 
     return math.ceil(models / math.ceil(models / chunk))  # even out
 
 
+def _schedule(settings: Settings) -> Schedule:
+    """The numbers of a cycle, as arrays: other ones need no other program."""
+    return Schedule(
+        epochs=jnp.asarray(settings.epochs),
+        total=jnp.asarray(settings.epochs * settings.cycles),
+        learning_rate=jnp.asarray(settings.learning_rate),
+        prune_psi=jnp.asarray(settings.prune_psi),
+        prune_weight=jnp.asarray(settings.prune_weight),
+    )
+
+
 def _run(
     program: Program,
     settings: Settings,
@@ -224,18 +217,12 @@ def _run(
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
     models = len(lam)
-    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    workers = cores() if jax.default_backend() == "cpu" else 1
     chunk = plan_chunks(
         models, bytes_per_model(program, data, experiments), settings.memory_mb, workers
     )
     parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
-    schedule = Schedule(
-        epochs=jnp.asarray(settings.epochs),
-        total=jnp.asarray(settings.epochs * settings.cycles),
-        learning_rate=jnp.asarray(settings.learning_rate),
-        prune_psi=jnp.asarray(settings.prune_psi),
-        prune_weight=jnp.asarray(settings.prune_weight),
-    )
+    schedule = _schedule(settings)
     seed = jnp.asarray(settings.seed)
 
     def start(part: np.ndarray) -> State:
@@ -341,11 +328,11 @@ def _assemble(
     program: Program,
     settings: Settings,
     scaling: Scaling,
-    records: Sequence[Record],
+    sampling_time: float,
     residuals: int,
     kept: Kept,
     seconds: dict[str, float],
-) -> Result:
+) -> Batch:
     """Host arrays and figures in the user's units, (λ, restart, cycle) first."""
 
     def split(x: np.ndarray) -> np.ndarray:
@@ -364,16 +351,16 @@ def _assemble(
     finite = np.all(
         [np.isfinite(v).all(axis=tuple(range(3, v.ndim))) for v in params.values()], axis=0
     )
-    spread = max(float(np.std(scaling.apply_y(r.y))) for r in records)
-    ran = np.isfinite(info.free_run_mse).all(axis=-1) & (info.free_run_peak < DIVERGED * spread)
-    empty = table["regressors"] == 0
+    ran = np.isfinite(info.free_run_mse).all(axis=-1)
+    ran &= np.all(info.free_run_peak < DIVERGED * scaling.y_spread, axis=-1)
+    empty = table["n_regressors"] == 0
     table["status"] = np.select([~finite, ~ran, empty], [3, 2, 1], default=0)
-    return Result(
+    return Batch(
         settings=settings,
         network=program.network,
-        regressors=program.regressors,
+        terms=program.terms,
         scaling=scaling,
-        sampling_time=records[0].sampling_time,
+        sampling_time=sampling_time,
         count=residuals,
         params=params,
         psi={n: tuple(split(np.asarray(w)) for w in kept.prior[n].psi) for n, _ in program.groups},

@@ -1,0 +1,139 @@
+"""Baselines on a record under both protocols, beside the paper's Tables E.1 and E.2."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from occamid.data.record import Record
+from occamid.files.atomic import replace_file
+from occamid.files.plain import plain
+from occamid.training.settings import Settings
+from occamid.training.train import provenance, train
+from occamid_benchmarks.baselines.grid import BASELINES, Fitted
+from occamid_benchmarks.experiments import WARNING, Protocol, experiment
+from occamid_benchmarks.reproduce import free_run_errors, known_outputs, load
+
+# Networks that are trained like the paper's rows, but without what makes those sparse.
+PLAIN = ("mlp-plain", "lstm-plain", "lstm-no-lags")
+NOTHING = 1e-9  # a λ that leaves the data term alone
+
+
+def names(record: str) -> list[str]:
+    """Baselines that run on this record: those for which the paper has a row, and ARX."""
+    own = [n for n, b in BASELINES.items() if record in b.records or n == "arx"]
+    return [*own, *PLAIN]
+
+
+def plain_settings(record: str, name: str, restarts: int, seed: int) -> Settings:
+    """The settings of the paper's row in one cycle of the same length, without a prior."""
+    row = experiment(f"{record}-{name.split('-')[0]}").settings
+    lags = {"input_lags": 0, "output_lags": 0} if name == "lstm-no-lags" else {}
+    return row.replace(
+        lam=(NOTHING,),
+        prune_psi=0.0,
+        prune_weight=0.0,
+        epochs=row.epochs * row.cycles,
+        cycles=1,
+        restarts=restarts,
+        seed=seed,
+        **lags,
+    )
+
+
+def measure_one(record: str, name: str, restarts: int, seed: int) -> dict[str, Any]:
+    """Test errors of one baseline under both protocols, and how the choice was made."""
+    began = time.perf_counter()
+    found: dict[str, Any] = {"name": name}
+    for protocol in ("paper", "honest"):
+        choose = _plain if name in PLAIN else _classical
+        found[protocol] = choose(record, name, protocol, restarts, seed)
+    return found | {"seconds": round(time.perf_counter() - began, 2)}
+
+
+def _classical(
+    record: str, name: str, protocol: Protocol, restarts: int, seed: int
+) -> dict[str, Any]:
+    data = load(record, protocol)
+    candidates = BASELINES[name].candidates(data.estimation)
+    runs = [_errors(c, data.test, protocol, data.n_init) for c in candidates]
+    if protocol == "paper":
+        at = int(np.argmin([np.mean(errors) for errors in runs]))
+    else:
+        at = int(np.argmin([c.criterion for c in candidates]))
+    return {
+        "rmse": dict(zip([r.name for r in data.test], runs[at], strict=True)),
+        "model": candidates[at].describe(),
+        "candidates": len(candidates),
+    }
+
+
+def _errors(
+    candidate: Fitted,
+    tests: tuple[Record, ...],
+    protocol: Protocol,
+    window: int | None,
+) -> list[float]:
+    n_init = max(candidate.max_lag, (window or 0) if protocol == "honest" else 0, 1)
+    with np.errstate(all="ignore"):
+        return [
+            float(free_run_errors(candidate.free_run(r.u, r.y[:n_init]), r, protocol, n_init))
+            for r in tests
+        ]
+
+
+def _plain(record: str, name: str, protocol: Protocol, restarts: int, seed: int) -> dict[str, Any]:
+    data = load(record, protocol)
+    result = train(data.estimation, plain_settings(record, name, restarts, seed))
+    n_init = known_outputs(data, protocol, result.start)
+    errors = np.stack(
+        [
+            free_run_errors(result.free_runs(r, n_init)[0, :, 0], r, protocol, n_init)
+            for r in data.test
+        ]
+    )
+    seen = np.sqrt(np.mean(result.table["free_run_rmse"][0, :, 0] ** 2, axis=-1))
+    # As the paper: the best of the restarts on each validation record.
+    chosen = errors.min(axis=1) if protocol == "paper" else errors[:, int(np.nanargmin(seen))]
+    return {
+        "rmse": dict(zip([r.name for r in data.test], map(float, chosen), strict=True)),
+        "mean": dict(
+            zip([r.name for r in data.test], map(float, errors.mean(axis=1)), strict=True)
+        ),
+        "model": f"{restarts} restarts",
+        "candidates": restarts,
+    }
+
+
+def measure_all(
+    record: str,
+    folder: Path,
+    restarts: int = 20,
+    seed: int = 0,
+    tell: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> None:
+    """Every baseline of a record; the file grows row by row, and finished rows are kept."""
+    path = folder / f"baselines-{record}.json"
+    key = {"restarts": restarts, "seed": seed}
+    rows = _finished(path, key)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names(record):
+        if name not in {row["name"] for row in rows}:
+            rows.append(measure_one(record, name, restarts, seed))
+            content = {"record": record, "warning": WARNING, **key, **provenance(), "rows": rows}
+            text = json.dumps(plain(content), indent=1, allow_nan=False)
+            replace_file(path, text.encode())
+        tell(next(row for row in rows if row["name"] == name))
+
+
+def _finished(path: Path, key: dict[str, int]) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        return list(found["rows"]) if {k: found[k] for k in key} == key else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

@@ -1,0 +1,1 @@
+"""``occamid benchmark`` and ``occamid data``, found by occamid as entry points."""

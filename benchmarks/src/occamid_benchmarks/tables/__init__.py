@@ -1,0 +1,1 @@
+"""docs/results.md, made of the JSON files of finished runs."""

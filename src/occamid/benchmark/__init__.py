@@ -1,1 +1,0 @@
-"""The paper's experiments and baselines, run under two protocols and written up as tables."""

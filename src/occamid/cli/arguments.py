@@ -1,0 +1,96 @@
+"""Options of ``occamid identify``, each with the words that explain it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from occamid.errors import SettingsError
+
+Files = Annotated[
+    list[Path] | None, typer.Argument(help="CSV, Excel, Parquet, MATLAB, NumPy or HDF5 files.")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", "--inputs", "-u", help="Input column: name, or position from 1."),
+]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option("--output", "--outputs", "-y", help="Output column; repeat for several."),
+]
+Time = Annotated[str | None, typer.Option(help="Time column; default: found by name.")]
+Step = Annotated[float | None, typer.Option(help="Seconds between samples, without a time column.")]
+Experiment = Annotated[str | None, typer.Option(help="Column that tells experiments apart.")]
+Resample = Annotated[
+    bool, typer.Option("--resample", help="Interpolate uneven samples to even steps.")
+]
+ResampleTo = Annotated[
+    float | None, typer.Option(help="Interpolate to steps of this many seconds.")
+]
+Gaps = Annotated[str | None, typer.Option(help="Missing values: error, or split.")]
+Variable = Annotated[str | None, typer.Option(help="Variable of a MATLAB or HDF5 file.")]
+Test = Annotated[
+    list[Path] | None, typer.Option(help="File the model must not see; only to judge it.")
+]
+Split = Annotated[
+    float | None, typer.Option(help="Share of each record to estimate on, such as 0.7.")
+]
+Effort = Annotated[str | None, typer.Option(help="How much is tried: quick, standard or thorough.")]
+Network = Annotated[str | None, typer.Option(help="auto, mlp, lstm or rnn.")]
+Hidden = Annotated[str | None, typer.Option(help="Units of the hidden layers: 10,10.")]
+Lags = Annotated[int | None, typer.Option(help="Lags of inputs and outputs.")]
+InputLags = Annotated[int | None, typer.Option(help="Lags of the inputs.")]
+OutputLags = Annotated[int | None, typer.Option(help="Lags of the outputs.")]
+Lam = Annotated[str | None, typer.Option(help="λ, one or several: 1e-3,2e-3; or auto.")]
+Restarts = Annotated[int | None, typer.Option(help="Random initialisations.")]
+Single = Annotated[bool, typer.Option("--single", help="One model instead of an ensemble.")]
+Example = Annotated[
+    str | None,
+    typer.Option(help="A simulated process instead of files, such as cascaded-tanks-twin."),
+]
+Config = Annotated[Path | None, typer.Option(help="TOML file of a job, such as RUN/settings.toml.")]
+Seed = Annotated[int | None, typer.Option(help="Fixes everything that is random.")]
+Out = Annotated[Path, typer.Option(help="Run folder to write.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace the run in the folder; other files stay.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run left off.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else.")]
+
+
+def data_options(told: dict[str, Any]) -> dict[str, Any]:
+    """What the command line says about the data, as a job names it."""
+    same = ("example", "inputs", "outputs", "time", "sampling_time", "experiment", "gaps")
+    step, resample = told["resample_to"], told["resample"]
+    return {name: told[name] for name in (*same, "variable", "split")} | {
+        "files": [str(p.absolute()) for p in told["files"] or []],
+        "test": [str(p.absolute()) for p in told["test"] or []],
+        "resample": (resample or None) if step is None else step,
+    }
+
+
+def identify_options(told: dict[str, Any]) -> dict[str, Any]:
+    """What the command line fixes beforehand, as :class:`Options` names it."""
+    lags, lam = told["lags"], told["lam"]
+    each = {n: lags if told[n] is None else told[n] for n in ("input_lags", "output_lags")}
+    return {name: told[name] for name in ("effort", "network", "restarts", "seed")} | {
+        **each,
+        "hidden": numbers(told["hidden"], int, "hidden"),
+        "lam": "auto" if lam == "auto" else numbers(lam, float, "lam"),
+        "single": told["single"] or None,
+    }
+
+
+def numbers(text: str | None, kind: type, name: str) -> tuple[Any, ...] | None:
+    """Comma-separated numbers of an option."""
+    if text is None:
+        return None
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(
+            f"--{name} takes {'whole ' if kind is int else ''}numbers separated by commas, "
+            f"not {text!r}."
+        ) from None

@@ -1,0 +1,1 @@
+"""Linear models by their own estimators: ARX, ARMAX, output error, subspace."""

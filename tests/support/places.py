@@ -1,0 +1,6 @@
+"""Folders of the checkout."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+CACHE = ROOT / ".jax_cache"  # compiled programs, kept between runs
