@@ -50,8 +50,7 @@ def trained(name: str, network: str, estimation: tuple[Record, ...]) -> Model:
         activation="tanh",
         **QUICK,
     )
-    short = tuple(record[:800] for record in estimation)
-    return train(short, settings).best
+    return train(estimation, settings).best
 
 
 @pytest.mark.slow
@@ -63,6 +62,8 @@ def test_exports_follow_the_python_model_over_whole_records(
     estimation, test = records(name)
     model = trained(name, network, estimation)
     d = describe(model)
+    assert d.members[0].step.constants > 5  # not pruned away
+    assert d.size > 0
     programs = {}
     tolerances: dict[c.Precision, float] = {"double": 1e-9, "float": 1e-4}
     for precision, tolerance in tolerances.items():
@@ -90,7 +91,13 @@ def test_exports_follow_the_python_model_over_whole_records(
         compare("casadi", np.array(run).T, expected, 1e-9)
         compare("onnx", onnx_run(d, record.u, y, "float")[1], expected, 1e-4)
         compare("fmu", _fmu_run(tmp_path, d, record, n, k), expected, 1e-9)
-    print(name, network, {what: f"{miss:.1e}" for what, miss in worst.items()})
+    print(
+        name,
+        network,
+        d.members[0].step.constants,
+        d.size,
+        {what: f"{miss:.1e}" for what, miss in worst.items()},
+    )
 
 
 def _fmu_run(folder: Path, d: Any, record: Record, n: int, k: int) -> np.ndarray:
