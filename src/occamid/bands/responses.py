@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,6 @@ class _Curves(NamedTuple):
     step: jax.Array
     magnitude: jax.Array
     gain: jax.Array
-    rest: jax.Array
 
 
 def responses(
@@ -63,7 +62,7 @@ def responses(
     half = 0.5 / like.sampling_time
     frequencies = np.geomspace(half / 1000, half, FREQUENCIES)
     angles = 2 * np.pi * frequencies * like.sampling_time
-    found, shares = _members(ensemble, u0, samples, angles)
+    found, shares = _members(ensemble, u0, (samples, angles))
     unit = s.y_scale[:, None] / s.u_scale
     step, gain = (_pool([f[k] for f in found], shares, unit) for k in (0, 2))
     magnitude = _pool([f[1] for f in found], shares, np.ones_like(unit))
@@ -92,12 +91,12 @@ def static_curve(
         at = np.array(base)
         at[channel] = value
         try:
-            found, shares = _members(ensemble, at, 1, np.ones(1), unstable=True)
+            found, shares = _members(ensemble, at, None)
         except DataError:
             means.append(np.full(ny, np.nan))
             stds.append(np.full(ny, np.nan))
             continue
-        curve = _pool([f[3] for f in found], shares, like.scaling.y_scale)
+        curve = _pool([f[0] for f in found], shares, like.scaling.y_scale)
         means.append(curve.mean + like.scaling.y_offset)
         stds.append(curve.std)
     return Band(np.array(means), np.array(stds))
@@ -106,11 +105,13 @@ def static_curve(
 def _members(
     ensemble: Ensemble,
     u0: Array,
-    samples: int,
-    angles: Float[Array, " f"],
-    unstable: bool = False,
+    wanted: tuple[int, Float[Array, " f"]] | None,
 ) -> tuple[list[tuple[tuple[Array, Array], ...]], Float[Array, " k"]]:
-    """Curves and variances of the members that have an operating point, and their shares."""
+    """Curves and variances of the members that have an operating point, and their shares.
+
+    ``wanted`` are the samples and angles of the responses, for which a member must be stable;
+    without them only the outputs at rest are found.
+    """
     like, m = ensemble.members.like, ensemble.mixture
     network, r = like.network, like.terms
     v = (u0 - like.scaling.u_offset) / like.scaling.u_scale
@@ -123,12 +124,14 @@ def _members(
                 continue
             factor = jnp.asarray(np.diag(F) if F.ndim == 1 else F)
             spread = _spread(like, u0)
-            radius, curves, variances = _with_band(
-                network, r, samples, jnp.asarray(w), factor, rest, spread, jnp.asarray(angles)
-            )
-            if not unstable and not float(radius) < 1.0:
-                continue
-            pairs = zip(curves, variances, strict=True)
+            place = (jnp.asarray(w), factor, rest, spread)
+            if wanted is None:
+                pairs = zip(*_at_rest(network, r, *place), strict=True)
+            else:
+                radius, *both = _with_band(network, r, wanted[0], *place, jnp.asarray(wanted[1]))
+                if not float(radius) < 1.0:
+                    continue
+                pairs = zip(*both, strict=True)
             found.append(tuple((np.asarray(a), np.asarray(b)) for a, b in pairs))
             shares.append(share)
     if not found:
@@ -154,15 +157,34 @@ def _with_band(
 
     def curves(x: jax.Array) -> _Curves:
         s = _slopes(network, r, x, rest, inputs)
-        ny = len(r.output_names)
-        return _Curves(
-            _step_response(r, s, samples), _magnitude(r, s, angles), _gain(r, s), s.rest[-ny:]
-        )
+        return _Curves(_step_response(r, s, samples), _magnitude(r, s, angles), _gain(r, s))
 
-    along: Callable[[jax.Array], _Curves] = lambda f: jax.jvp(curves, (w,), (f,))[1]  # noqa: E731
+    radius = _radius(r, _slopes(network, r, w, rest, inputs))
+    return radius, curves(w), _variances(curves, w, factor)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _at_rest(
+    network: Network,
+    r: Terms,
+    w: jax.Array,
+    factor: Float[jax.Array, "P r"],
+    rest: jax.Array,
+    inputs: jax.Array,
+) -> tuple[tuple[jax.Array], tuple[jax.Array]]:
+    """Outputs at rest, and their variances."""
+
+    def outputs(x: jax.Array) -> tuple[jax.Array]:
+        return (_slopes(network, r, x, rest, inputs).rest[-len(r.output_names) :],)
+
+    return outputs(w), _variances(outputs, w, factor)
+
+
+def _variances(curves: Callable[[jax.Array], Any], w: jax.Array, factor: jax.Array) -> Any:
+    """``‖∂r/∂w F‖²`` of every curve, 32 columns of F together."""
+    along = lambda f: jax.jvp(curves, (w,), (f,))[1]  # noqa: E731
     moved = jax.lax.map(along, factor.T, batch_size=32)
-    variances = jax.tree.map(lambda x: jnp.sum(x**2, axis=0), moved)
-    return _radius(r, _slopes(network, r, w, rest, inputs)), curves(w), variances
+    return jax.tree.map(lambda x: jnp.sum(x**2, axis=0), moved)
 
 
 def _sums(
