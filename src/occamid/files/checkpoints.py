@@ -44,7 +44,7 @@ class Checkpoints:
 
     def load(self, key: str, cycle: int, like: Any) -> Any | None:
         """The tree of a finished cycle in the shape of ``like``; None where there is none."""
-        shapes, structure = jax.tree.flatten(like.network, like.weights)
+        shapes, structure = jax.tree.flatten(like)
         try:
             found = load(self._path(key, cycle).read_bytes())
         except (OSError, SafetensorError):
