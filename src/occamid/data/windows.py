@@ -134,7 +134,7 @@ def windows(
     )
 
 
-def _pad(parts: Sequence[Float[Array, "T n"]]) -> Float[Array, "R Tmax n"]:
+def _pad(parts: Sequence[Float[Array, "_ n"]]) -> Float[Array, "R Tmax n"]:
     """Stack along a new first axis, zeros after the end of the shorter ones."""
     longest = max(len(part) for part in parts)
     return np.stack([np.pad(part, ((0, longest - len(part)), (0, 0))) for part in parts])
