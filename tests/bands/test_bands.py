@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from occamid import Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, train
 from occamid.data import twins
-from occamid_benchmarks.studies.bands import RECORDED, tables
+from occamid_benchmarks.studies.bands import RECORDED, figures, tables
+from tests.support.banded import simulate
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent.parent
@@ -21,14 +21,13 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.fixture(scope="module")
 def tanks() -> tuple[twins.Twin, Ensemble]:
     twin = twins.cascaded_tanks(0)
-    result = train(twin.estimation, Settings())
-    return twin, ensemble_of(result, twin.estimation)
+    return twin, ensemble_of(train(twin.estimation, Settings()), twin.estimation)
 
 
 def test_the_band_widens_during_overflow(tanks: tuple[twins.Twin, Ensemble]) -> None:
     """Epistemic spread while the lower tank is at its rim, against the rest of the record."""
     twin, ensemble = tanks
-    found = ensemble.simulate(twin.test)
+    found = simulate(ensemble, twin.test)
     spread = found.epistemic_std[ensemble.start :, 0]
     overflow = twin.test_clean[ensemble.start :, 0] > 9.9
     assert overflow.sum() > 10
@@ -42,7 +41,7 @@ def test_the_band_widens_outside_the_estimation_range(tanks: tuple[twins.Twin, E
     spreads = []
     for gain in (1.0, 2.0):
         record = replace(twin.test, u=centre + gain * (twin.test.u - centre))
-        found = ensemble.simulate(record)
+        found = simulate(ensemble, record)
         spreads.append(found.epistemic_std[ensemble.start :].mean())
     assert spreads[1] > 1.5 * spreads[0]
 
@@ -58,8 +57,8 @@ def seconds(ensemble: Ensemble, record: Record, samples: int) -> float:
 
 def test_ten_thousand_hairdryer_samples_in_two_seconds() -> None:
     twin = twins.hairdryer(0)
-    result = train(twin.estimation, Settings())
-    one = combine([fit_posterior(result.best, twin.estimation, "diagonal")])
+    batch = train(twin.estimation, Settings())
+    one = combine([fit_posterior(batch.best, twin.estimation, "diagonal")])
     assert len(twin.test) == 700
     assert seconds(one, twin.test, 10_000) < 2
 
@@ -88,9 +87,13 @@ def test_the_document_holds_what_the_benchmark_printed() -> None:
         assert table in text
 
 
-def test_recorded_coverage_is_what_it_is_said_to_be() -> None:
-    """The recorded figures: on most twins and seeds the band covers 92 to 98 %."""
-    rows = [r for rows in recorded()["twins"].values() for r in rows]
-    inside = [0.92 <= r["coverage95"] <= 0.98 for r in rows]
-    assert len(rows) == 18
-    assert np.mean(inside) > 0.5
+def test_recorded_figures_are_those_of_this_code(tanks: tuple[twins.Twin, Ensemble]) -> None:
+    """The first row of the table is made again; another machine may round differently."""
+    twin, ensemble = tanks
+    told = recorded()["twins"]["cascaded-tanks-twin"]
+    assert len(told) == 3
+    found = figures(twin.test, ensemble.simulate(twin.test))
+    for share in (50, 80, 95):
+        assert found[f"coverage{share}"] == pytest.approx(told[0][f"coverage{share}"], abs=0.03)
+    for name in ("crps", "width", "rmse"):
+        assert found[name] == pytest.approx(told[0][name], rel=0.1)

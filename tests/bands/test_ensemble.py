@@ -9,36 +9,30 @@ import pytest
 from scipy.stats import norm
 
 from occamid import (
-    Batch,
     DataError,
-    Ensemble,
     Index,
     Model,
     Posterior,
     Record,
-    Run,
     SettingsError,
     combine,
     ensemble_of,
     fit_posterior,
-    identify,
+    train,
 )
-from occamid.bands.ensemble import Propagation, Weighting
-from occamid.bands.monte_carlo import Feedback, allocate
+from occamid.bands.ensemble import widen_to_residuals
+from occamid.bands.mixture import Feedback, weighted_median
+from occamid.bands.monte_carlo import allocate
 from occamid.data.scaling import Scaling
 from occamid.data.twins import hairdryer
 from occamid.data.windows import Terms
 from occamid.networks import MLP
+from tests.support.banded import Banded, predict, simulate
 from tests.support.small import SMALL, small_record
+from tests.support.trained import batch_of
 
 FEEDBACKS: tuple[Feedback, ...] = ("process", "none")
-METHODS: tuple[Propagation, ...] = ("linearised", "monte-carlo")
-
-
-@cache
-def result_of(network: str) -> Batch:
-    hidden = (4,) if network == "mlp" else (3,)
-    return identify(small_record(), SMALL.replace(network=network, hidden=hidden))
+SAMPLES = (None, 20)  # of the linearised band, and of a sampled one
 
 
 def without(model: Model, neuron: int, columns: list[int]) -> Model:
@@ -57,8 +51,8 @@ def without(model: Model, neuron: int, columns: list[int]) -> Model:
 @cache
 def posteriors_of(network: str) -> tuple[Posterior, ...]:
     """Three members that read different regressors and have different neurons."""
-    result = result_of(network)
-    first, second, third = (result.model(Index(0, k, 1)) for k in range(3))
+    batch = batch_of(network)
+    first, second, third = (batch.model(Index(0, k, 1)) for k in range(3))
     models = (without(first, 1, [0]), without(second, 0, [1, 3, 4]), third)
     found = tuple(fit_posterior(m, small_record(), "full") for m in models)
     assert len({p.model.regressors for p in found}) == 3
@@ -71,11 +65,13 @@ def test_one_member_is_its_model(network: str) -> None:
     record = small_record(60, seed=3)
     for posterior in posteriors_of(network)[:2]:
         ensemble, model = combine([posterior]), posterior.model
-        for way in ("median", "mean"):
-            run = ensemble.free_run(record.u, record.y[:3], way)
-            np.testing.assert_allclose(run, model.free_run(record.u, record.y[:3]), rtol=1e-9)
-            ahead = ensemble.predict(record, 3, way)
-            np.testing.assert_allclose(ahead, model.predict(record, 3), rtol=1e-9)
+        run = ensemble.free_run(record.u, record.y[:3])
+        np.testing.assert_allclose(run, model.free_run(record.u, record.y[:3]), rtol=1e-9)
+        np.testing.assert_allclose(
+            ensemble.simulate(record).mean, model.simulate(record).mean, rtol=1e-9
+        )
+        ahead = ensemble.predict(record, 3).mean
+        np.testing.assert_allclose(ahead, model.predict(record, 3).mean, rtol=1e-9)
         assert ensemble.regressors == model.regressors
         assert ensemble.parameters == model.parameters
         assert ensemble.start == model.start == 3
@@ -97,7 +93,9 @@ def test_members_keep_their_outputs_in_the_common_network(network: str) -> None:
                 model.free_run(record.u, record.y[:n_init]),
                 rtol=1e-9,
             )
-        np.testing.assert_allclose(member.predict(record, 2), model.predict(record, 2), rtol=1e-9)
+        np.testing.assert_allclose(
+            member.predict(record, 2).mean, model.predict(record, 2).mean, rtol=1e-9
+        )
 
 
 def test_covariances_are_embedded_where_the_weights_are() -> None:
@@ -124,11 +122,11 @@ def test_covariances_are_embedded_where_the_weights_are() -> None:
 def test_members_without_and_with_a_bias_meet() -> None:
     """A sigmoid net without biases gains one where a constant neuron folds into it."""
     settings = SMALL.replace(activation="sigmoid", bias=False, restarts=2)
-    result = identify(small_record(), settings)
-    first = result.model(Index(0, 0, 0))
+    batch = train(small_record(), settings.replace(cycles=1))
+    first = batch.model(Index(0, 0, 0))
     W0 = first.weights["layer0.W"].copy()
     W0[1] = 0.0
-    models = (first.with_weights({"layer0.W": W0}), result.model(Index(0, 1, 0)))
+    models = (first.with_weights({"layer0.W": W0}), batch.model(Index(0, 1, 0)))
     posteriors = [fit_posterior(m, small_record()) for m in models]
     assert ["layer1.b" in p.model.weights for p in posteriors] == [True, False]
     record = small_record(50, seed=3)
@@ -142,7 +140,7 @@ def test_members_without_and_with_a_bias_meet() -> None:
             )
 
 
-def weighted_median(values: list[float], weights: np.ndarray) -> float:
+def by_hand(values: list[float], weights: np.ndarray) -> float:
     """Where half of the weight is below; halfway to the next that has any if exactly half is."""
     ranked = sorted((v, w) for v, w in zip(values, weights, strict=True) if w > 0)
     total = 0.0
@@ -158,56 +156,80 @@ def weighted_median(values: list[float], weights: np.ndarray) -> float:
 @pytest.mark.parametrize(
     "weights", [(1, 1, 1), (1, 1, 2), (0.2, 0.5, 0.3), (5, 1, 1), (1, 0, 1)], ids=str
 )
-def test_combination_equals_a_loop(weights: tuple[float, ...]) -> None:
+def test_centre_equals_a_loop(weights: tuple[float, ...]) -> None:
+    """Of free runs and predictions, with a band of either kind or without one."""
     posteriors, record = posteriors_of("mlp"), small_record(40, seed=3)
     ensemble = combine(posteriors, np.array(weights, dtype=float))
     share = np.array(weights) / np.sum(weights)
     np.testing.assert_allclose(ensemble.weights, share)
-    for name in ("simulate", "predict"):
-        args = (record.u, record.y[:4]) if name == "simulate" else (record, 2)
-        runs = [getattr(p.model, name)(*args) for p in posteriors]
-        median, mean = (getattr(ensemble, name)(*args, combine=c) for c in ("median", "mean"))
+
+    def check(runs: list[np.ndarray], *found: np.ndarray) -> None:
         for t in range(len(record)):
-            values = [float(run[t, 0]) for run in runs]
-            assert median[t, 0] == pytest.approx(weighted_median(values, share), rel=1e-9)
-            expected = sum(w * v for w, v in zip(share, values, strict=True))
-            assert mean[t, 0] == pytest.approx(expected, rel=1e-9)
-        np.testing.assert_array_equal(getattr(ensemble, name)(*args), median)
+            expected = by_hand([float(run[t, 0]) for run in runs], share)
+            for centre in found:
+                assert centre[t, 0] == pytest.approx(expected, rel=1e-9)
+
+    check(
+        [p.model.free_run(record.u, record.y[:4]) for p in posteriors],
+        ensemble.free_run(record.u, record.y[:4]),
+        *(ensemble.simulate(record, 4, samples=n).mean for n in SAMPLES),
+    )
+    check(
+        [p.model.predict(record, 2).mean for p in posteriors],
+        *(ensemble.predict(record, 2, samples=n).mean for n in SAMPLES),
+    )
+
+
+def test_the_centre_of_some_numbers() -> None:
+    """Half the weight on either side; between two that tie; not drawn away by a run that left."""
+    values = np.array([5.0, 1.0, 3.0, 2.0])
+    for weights, expected in (
+        ([0.25, 0.25, 0.25, 0.25], 2.5),
+        ([0.4, 0.2, 0.2, 0.2], 3.0),
+        ([0.6, 0.2, 0.1, 0.1], 5.0),
+        ([0.5, 0.5, 0.0, 0.0], 3.0),
+    ):
+        assert weighted_median(values[:, None, None], np.array(weights)) == pytest.approx(expected)
+    for far in (1e300, np.inf, np.nan):
+        runs = np.array([far, 1.0, 3.0])[:, None, None]
+        assert weighted_median(runs, np.full(3, 1 / 3)) == 3.0
 
 
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
 def test_moments_of_the_mixture(network: str) -> None:
-    """From those of one-member ensembles: the spread between members is doubt."""
+    """From those of one-member ensembles: the distance of members from the centre is doubt."""
     posteriors, record = posteriors_of(network), small_record(30, seed=3)
     weights = np.array([0.2, 0.5, 0.3])
     ensemble = combine(posteriors, weights)
-    parts = [combine([p]).simulate(record, 5) for p in posteriors]
-    found = ensemble.simulate(record, 5)
-    mean = sum(w * p.mean for w, p in zip(weights, parts, strict=True))
+    parts = [simulate(combine([p]), record, 5) for p in posteriors]
+    found = simulate(ensemble, record, 5)
     doubt = sum(
-        w * (p.epistemic_std**2 + (p.mean - mean) ** 2) for w, p in zip(weights, parts, strict=True)
+        w * (p.epistemic_std**2 + (p.mean - found.mean) ** 2)
+        for w, p in zip(weights, parts, strict=True)
     )
     noise = sum(w * p.aleatoric_std**2 for w, p in zip(weights, parts, strict=True))
-    np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found.mean, ensemble.free_run(record.u, record.y[:5]), rtol=1e-9)
     np.testing.assert_allclose(found.epistemic_std, np.sqrt(doubt), rtol=1e-7)
     np.testing.assert_allclose(found.aleatoric_std, np.sqrt(noise), rtol=1e-7)
     np.testing.assert_allclose(found.std, np.sqrt(doubt + noise), rtol=1e-7)
+    gauss = norm(found.mean[5:], found.std[5:]).ppf(np.array(found.levels)[:, None, None])
+    np.testing.assert_allclose(found.quantiles[:, 5:], gauss, rtol=1e-7)
 
 
 def test_monte_carlo_of_a_mixture_has_its_moments() -> None:
-    """Members that do not doubt their weights: what is left is the spread between them."""
+    """Members that do not doubt their weights: what is left is their distance from the centre."""
     sure = [
         replace(p, factor=0 * p.factor, noise_variance=0 * p.noise_variance)
         for p in posteriors_of("mlp")
     ]
     weights, record = np.array([0.2, 0.5, 0.3]), small_record(30, seed=3)
     ensemble = combine(sure, weights)
-    found = ensemble.simulate(record, 5, samples=10)
+    found = simulate(ensemble, record, 5, samples=10)
     runs = np.stack([p.model.free_run(record.u, record.y[:5]) for p in sure])
-    mean = np.tensordot(weights, runs, axes=1)
-    np.testing.assert_allclose(found.mean, mean, rtol=1e-4, atol=1e-4)
-    spread = np.sqrt(np.tensordot(weights, (runs - mean) ** 2, axes=1))
+    spread = np.sqrt(np.tensordot(weights, (runs - found.mean) ** 2, axes=1))
     np.testing.assert_allclose(found.epistemic_std, spread, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found.std, spread, rtol=1e-3, atol=1e-4)
+    assert spread.max() > 0.01
 
 
 @pytest.mark.parametrize(
@@ -230,42 +252,26 @@ def test_allocation(weights: list[float], samples: int, counts: list[int] | None
         assert found.tolist() == counts
 
 
-@cache
-def ensemble_by(weighting: Weighting) -> Ensemble:
-    return ensemble_of(
-        result_of("mlp"), small_record(), count=3, weighting=weighting, method="diagonal"
-    )
-
-
-def test_weightings() -> None:
-    """Equal; by the likelihood of the expected error; by the evidence of the posteriors."""
-    result = result_of("mlp")
-    chosen = result.ranking(3)
+def test_an_ensemble_is_the_best_models_in_even_shares() -> None:
+    """One of each restart, each with its posterior, and bands as wide as free runs ask for."""
+    batch, record = batch_of("mlp"), small_record()
+    chosen = batch.ranking(3)
     assert len({(i.lam, i.restart) for i in chosen}) == 3
-    np.testing.assert_allclose(ensemble_by("equal").weights, np.full(3, 1 / 3))
-    scores = [float(result.score[i]) for i in chosen]
-    like = [np.exp(-0.5 * result.count * ((s / min(scores)) ** 2 - 1)) for s in scores]
-    np.testing.assert_allclose(ensemble_by("score").weights, np.array(like) / sum(like))
-    evidence = ensemble_by("evidence")
-    logs = [p.log_evidence for p in evidence.posteriors]
-    like = [np.exp(v - max(logs)) for v in logs]
-    np.testing.assert_allclose(evidence.weights, np.array(like) / sum(like))
-    for weighting, values in (("score", [-s for s in scores]), ("evidence", logs)):
-        weights = ensemble_by(weighting).weights
-        assert weights.sum() == pytest.approx(1.0)
-        assert np.argmax(weights) == np.argmax(values)
-        order = np.argsort(values)
-        assert np.all(np.diff(weights[order]) >= 0)
-        assert weights.max() > weights.min()
-    for k, index in enumerate(chosen):
-        expected = result.model(index).compact()
-        for name, value in evidence.posteriors[k].model.weights.items():
-            np.testing.assert_array_equal(value, expected.weights[name])
+    for method in ("full", "diagonal"):
+        ensemble = ensemble_of(batch, record, count=3, method=method)
+        np.testing.assert_allclose(ensemble.weights, np.full(3, 1 / 3))
+        for index, posterior in zip(chosen, ensemble.posteriors, strict=True):
+            expected = fit_posterior(batch.model(index), record, method)
+            np.testing.assert_array_equal(posterior.factor, expected.factor)
+            for name, value in posterior.model.weights.items():
+                np.testing.assert_array_equal(value, expected.model.weights[name])
+        widened = widen_to_residuals(combine(ensemble.posteriors), (record,))
+        np.testing.assert_array_equal(ensemble.inflation, widened.inflation)
 
 
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
-@pytest.mark.parametrize("method", METHODS)
-def test_free_run_never_looks_at_later_outputs(network: str, method: Propagation) -> None:
+@pytest.mark.parametrize("samples", SAMPLES, ids=["linearised", "sampled"])
+def test_free_run_never_looks_at_later_outputs(network: str, samples: int | None) -> None:
     posteriors = posteriors_of(network) if network == "mlp" else posteriors_of(network)[:1]
     ensemble, record = combine(posteriors), small_record(40, seed=3)
     for n_init in (3, 9):
@@ -273,7 +279,7 @@ def test_free_run_never_looks_at_later_outputs(network: str, method: Propagation
         for other in (0.0, 1.0, 1e12):
             y = record.y.copy()
             y[n_init:] += other
-            runs.append(ensemble.simulate(replace(record, y=y), n_init, method=method, samples=20))
+            runs.append(simulate(ensemble, replace(record, y=y), n_init, samples=samples))
         for run in runs[1:]:
             for name in ("mean", "std", "epistemic_std", "aleatoric_std", "quantiles"):
                 np.testing.assert_array_equal(getattr(run, name), getattr(runs[0], name))
@@ -281,7 +287,7 @@ def test_free_run_never_looks_at_later_outputs(network: str, method: Propagation
         np.testing.assert_array_equal(runs[0].quantiles[0, :n_init], record.y[:n_init])
     y = record.y.copy()
     y[:3] += 1.0
-    moved = ensemble.simulate(replace(record, y=y), 3, method=method, samples=20)
+    moved = simulate(ensemble, replace(record, y=y), 3, samples=samples)
     assert np.abs(moved.mean - runs[0].mean)[3:].max() > 1e-3  # but it does at the first ones
 
 
@@ -289,11 +295,8 @@ def test_later_outputs_of_a_prediction_do_not_change_earlier_ones() -> None:
     ensemble, record = combine(posteriors_of("mlp")), small_record(40, seed=3)
     y = record.y.copy()
     y[20:] += 5.0
-    for method in METHODS:
-        a, b = (
-            ensemble.predict(r, 3, method=method, samples=20)
-            for r in (record, replace(record, y=y))
-        )
+    for samples in SAMPLES:
+        a, b = (predict(ensemble, r, 3, samples=samples) for r in (record, replace(record, y=y)))
         np.testing.assert_array_equal(a.mean[:23], b.mean[:23])
         np.testing.assert_array_equal(a.quantiles[:, :20], b.quantiles[:, :20])
         assert np.abs(a.mean - b.mean)[23:].max() > 0.1
@@ -302,11 +305,11 @@ def test_later_outputs_of_a_prediction_do_not_change_earlier_ones() -> None:
 def test_short_members_start_earlier() -> None:
     """What the surviving lags need is enough, if the caller says so."""
     posterior = fit_posterior(
-        without(result_of("mlp").model(Index(0, 0, 1)), 0, [0]), small_record()
+        without(batch_of("mlp").model(Index(0, 0, 1)), 0, [0]), small_record()
     )
     ensemble, record = combine([posterior]), small_record(40, seed=3)
     assert ensemble.terms.max_lag == 2
-    found = ensemble.simulate(record, 2)
+    found = simulate(ensemble, record, 2)
     expected = posterior.model.free_run(record.u, record.y[:2])
     np.testing.assert_allclose(found.mean, expected, rtol=1e-9)
     assert np.all(found.std[2:] > 0)
@@ -315,8 +318,8 @@ def test_short_members_start_earlier() -> None:
 def test_inflation_widens_the_bands_about_the_mean() -> None:
     ensemble, record = combine(posteriors_of("mlp")), small_record(40, seed=3)
     wide = replace(ensemble, inflation=np.array([1.7]))
-    for method in METHODS:
-        a, b = (e.simulate(record, method=method, samples=50) for e in (ensemble, wide))
+    for samples in SAMPLES:
+        a, b = (simulate(e, record, samples=samples) for e in (ensemble, wide))
         np.testing.assert_array_equal(a.mean, b.mean)
         for name in ("std", "epistemic_std", "aleatoric_std"):
             np.testing.assert_allclose(getattr(b, name), 1.7 * getattr(a, name), rtol=1e-12)
@@ -339,7 +342,7 @@ def test_messages_of_bad_calls() -> None:
         assert str(wrong.value) == f"the horizon is {horizon}; it must be 1 or more."
 
 
-def surprise(found: Run, record: Record, start: int) -> float:
+def surprise(found: Banded, record: Record, start: int) -> float:
     """Minus the log density of the measurements, by a loop."""
     total = 0.0
     for t in range(start, len(record)):
@@ -352,12 +355,12 @@ def test_fed_back_noise_fits_a_twin_with_equation_noise() -> None:
     settings = SMALL.replace(input_lags=4, epochs=200, restarts=3)
     ensemble = ensemble_of(train(twin.estimation, settings), twin.estimation, count=2)
     fed, plain = (
-        surprise(ensemble.simulate(twin.test, feedback=f), twin.test, 4) for f in FEEDBACKS
+        surprise(simulate(ensemble, twin.test, feedback=f), twin.test, 4) for f in FEEDBACKS
     )
     assert fed < plain - 10
 
 
-def linear_record(noise: Literal["equation", "output"], samples: int = 400) -> Record:
+def noisy_record(noise: Literal["equation", "output"], samples: int = 400) -> Record:
     rng = np.random.default_rng(1)
     u, e = rng.normal(size=samples), 0.3 * rng.normal(size=samples)
     y = np.zeros(samples)
@@ -379,11 +382,11 @@ def test_feedback_of_the_true_linear_model(
         start=1,
         prior_widths={"layer0.W": np.ones((1, 2)), "layer1.W": np.ones((1, 1))},
     )
-    record = linear_record(noise)
+    record = noisy_record(noise)
     ensemble = combine([fit_posterior(model, record, "last-layer")])
-    runs = [ensemble.simulate(record, feedback=f) for f in FEEDBACKS]
+    runs = [simulate(ensemble, record, feedback=f) for f in FEEDBACKS]
     values = [surprise(run, record, 1) for run in runs]
     assert values[better] < values[1 - better] - 10
-    default = ensemble.simulate(record)
+    default = simulate(ensemble, record)
     np.testing.assert_array_equal(default.std, runs[0].std)
     assert np.abs(runs[0].std - runs[1].std).max() > 0.1

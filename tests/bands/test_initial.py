@@ -10,6 +10,7 @@ from occamid import Record, Settings, ensemble_of, train
 from occamid.bands.initial import _conditional, past_inputs
 from occamid.data.windows import all_terms
 from occamid.networks import MLP
+from tests.support.banded import banded
 
 
 def fir(rng: np.random.Generator, lags: int) -> tuple[MLP, np.ndarray, np.ndarray]:
@@ -25,17 +26,17 @@ def test_the_past_is_the_posterior_mean_of_a_linear_model(rng: np.random.Generat
     network, flat, taps = fir(rng, lags)
     u = rng.standard_normal((80, 1))
     record = Record(u=u, y=u)
-    regressors = all_terms(record, lags, 0)
+    terms = all_terms(record, lags, 0)
     y = rng.standard_normal((n, 1))
     sigma = 0.3
     with jax.enable_x64(True):
-        found = past_inputs(network, regressors, flat[None], np.full((1, 1), sigma), u, y)
+        found = past_inputs(network, terms, flat[None], np.full((1, 1), sigma), u, y)
     # y = A v + B u + e with v ~ N(m, C): the posterior mean in closed form
     mean, root = _conditional(u[:, 0], lags)
     C = root @ root.T
     A, known = np.zeros((n, lags)), np.zeros(n)
     for t in range(n):
-        for k, (_, lag) in enumerate(regressors.inputs):
+        for k, (_, lag) in enumerate(terms.inputs):
             if t - lag < 0:
                 A[t, lags + t - lag] += taps[k]
             else:
@@ -61,12 +62,12 @@ def test_the_statistics_of_the_past_are_those_of_the_record() -> None:
 
 def test_a_free_run_may_start_before_the_lags_are_filled(rng: np.random.Generator) -> None:
     taps = 0.6 ** np.arange(12)
-    u = rng.standard_normal((460, 1))
+    u = rng.standard_normal((260, 1))
     y = np.convolve(u[:, 0], taps)[: len(u), None] + 0.01 * rng.standard_normal((len(u), 1))
     settings = Settings(
         activation="identity", hidden=(1,), skip=True, bias=False, input_lags=11, output_lags=0
     ).replace(restarts=1, cycles=2, epochs=300, lam=(1e-4,))
-    estimation, test = Record(u=u, y=y)[:400], Record(u=u[400:], y=y[400:])
+    estimation, test = Record(u=u, y=y)[:200], Record(u=u[200:], y=y[200:])
     ensemble = ensemble_of(train(estimation, settings), estimation, count=1)
     full = ensemble.free_run(test.u, test.y[:11])
     early = ensemble.free_run(test.u, test.y[:4])
@@ -75,5 +76,13 @@ def test_a_free_run_may_start_before_the_lags_are_filled(rng: np.random.Generato
     np.testing.assert_allclose(early[11:], full[11:], atol=1e-9)  # once the lags are filled
     naive = np.sqrt(np.mean((test.y[4:11] - test.y.mean()) ** 2))
     assert np.sqrt(np.mean((early[4:11] - test.y[4:11]) ** 2)) < 0.5 * naive
-    band = ensemble.simulate(test, 4)
-    np.testing.assert_allclose(band.mean, early, atol=1e-8)
+    for samples in (None, 50):
+        run = ensemble.simulate(test, 4, samples=samples)
+        assert run.n_init == 4
+        np.testing.assert_allclose(run.mean, early, atol=1e-8)
+        found = banded(run)
+        assert found.quantiles.shape == (7, *test.y.shape)
+        for part in (found.std, found.epistemic_std, found.aleatoric_std):
+            assert part.shape == test.y.shape
+            assert not part[:4].any()
+        assert np.all(found.std[4:] > 0)

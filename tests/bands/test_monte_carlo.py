@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,33 +18,29 @@ from occamid import (
     Model,
     Posterior,
     Record,
-    SettingsError,
     combine,
     fit_posterior,
+    train,
 )
-from occamid.bands.ensemble import LEVELS, DivergedWarning, Propagation
-from occamid.bands.monte_carlo import LIMIT, Feedback, Run, _draw
-from occamid.data.scaling import Scaling
+from occamid.bands.ensemble import LEVELS, DivergedWarning
+from occamid.bands.mixture import LIMIT, Feedback
+from occamid.bands.monte_carlo import _draw
 from occamid.data.twins import hairdryer, mass_spring_damper
-from occamid.data.windows import Terms
-from occamid.networks import MLP
+from tests.support.banded import Banded, predict, simulate
+from tests.support.linear_model import linear_model, linear_posterior, linear_record
 from tests.support.small import SMALL, small_record
+from tests.support.trained import batch_of, data_of
 
 KINDS = ("mlp", "lstm", "two-outputs")
 FEEDBACKS: tuple[Feedback, ...] = ("process", "none")
-MONTE_CARLO: Propagation = "monte-carlo"
+ROWS = 99  # of a record: three blocks of 32 after the window, all of one shape
+SAMPLES = (None, 200)  # of the linearised band, and of a sampled one
 
 
 @cache
 def posterior_of(kind: str, restart: int = 0) -> Posterior:
     """The full posterior of a small trained model."""
-    settings = SMALL.replace(restarts=2)
-    record = small_record()
-    if kind == "lstm":
-        settings = settings.replace(network="lstm", hidden=(2,))
-    if kind == "two-outputs":
-        record = mass_spring_damper(0, samples=100).estimation
-    return fit_posterior(train(record, settings).model(Index(0, restart, 1)), record)
+    return fit_posterior(batch_of(kind).model(Index(0, restart, 1)), data_of(kind))
 
 
 def record_for(kind: str, samples: int) -> Record:
@@ -65,38 +60,10 @@ def noiseless(posterior: Posterior) -> Posterior:
     return replace(posterior, noise_variance=0 * posterior.noise_variance)
 
 
-@cache
-def linear_model(a: float = 0.9, b: float = 0.5) -> Model:
-    """``y(t) = a y(t-1) + b u(t-1)`` in scaled units, the user's ones being others."""
-    return Model(
-        network=MLP(2, (1,), 1, "identity", bias=False),
-        terms=Terms(((0, 1),), ((0, 1),), ("u",), ("y",)),
-        scaling=Scaling(*(np.array([v]) for v in (0.3, 1.5, -2.0, 4.0))),
-        weights={"layer0.W": np.array([[b, a]]), "layer1.W": np.array([[1.0]])},
-        start=1,
-        prior_widths={"layer0.W": np.ones((1, 2)), "layer1.W": np.ones((1, 1))},
-    )
-
-
-def linear_posterior(
-    model: Model, sigma: float = 0.0, spread: tuple[float, float] = (0.0, 0.0)
-) -> Posterior:
-    """Doubt about b and a only, uncorrelated; noise in scaled units."""
-    return Posterior(
-        model=model,
-        method="full",
-        positions=np.array([0, 1]),
-        factor=np.diag(spread),
-        widths=np.ones(2),
-        noise_variance=np.array([sigma**2]),
-        effective=2.0,
-        log_evidence=0.0,
-    )
-
-
-def linear_record(samples: int = 60, seed: int = 0) -> Record:
-    rng = np.random.default_rng(seed)
-    return Record(u=rng.normal(size=samples), y=-2 + 4 * rng.normal(size=samples))
+@pytest.fixture
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks in a short record."""
+    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 32)
 
 
 # --- no doubt, no noise ----------------------------------------------------------------------
@@ -105,46 +72,39 @@ def linear_record(samples: int = 60, seed: int = 0) -> Record:
 @pytest.mark.parametrize(
     ("kind", "n_init"), [("mlp", 3), ("mlp", 20), ("lstm", 20), ("two-outputs", 3)]
 )
-def test_certain_free_run_is_the_models(kind: str, n_init: int) -> None:
+def test_certain_free_run_is_the_models(kind: str, n_init: int, short_blocks: None) -> None:
     posterior = certain(posterior_of(kind))
-    ensemble, record = combine([posterior]), record_for(kind, 300)
+    ensemble, record = combine([posterior]), record_for(kind, ROWS)
     expected = posterior.model.free_run(record.u, record.y[:n_init])
     scale = posterior.model.scaling.y_scale.max()
     for feedback in FEEDBACKS[: 1 if kind == "lstm" else 2]:
-        sampled = ensemble.simulate(
-            record, n_init, method=MONTE_CARLO, feedback=feedback, samples=3
-        )
-        np.testing.assert_allclose(sampled.mean, expected, rtol=1e-4, atol=1e-4 * scale)
+        sampled = simulate(ensemble, record, n_init, feedback=feedback, samples=2)
         for quantile in sampled.quantiles:
-            np.testing.assert_allclose(quantile, sampled.mean, atol=1e-5 * scale)
-        assert sampled.std.max() < 1e-6 * scale
-        found = ensemble.simulate(record, n_init, feedback=feedback)
+            np.testing.assert_allclose(quantile, expected, rtol=1e-4, atol=1e-4 * scale)
+        np.testing.assert_allclose(sampled.mean, expected, rtol=1e-9, atol=1e-9 * scale)
+        assert sampled.std.max() < 1e-4 * scale
+        found = simulate(ensemble, record, n_init, feedback=feedback)
         np.testing.assert_allclose(found.mean, expected, rtol=1e-9, atol=1e-9 * scale)
         assert not found.std.any()
 
 
 @pytest.mark.parametrize(
-    ("kind", "horizon", "samples"),
-    [
-        ("mlp", 1, 300),
-        ("mlp", 2, 300),
-        ("mlp", 70, 300),
-        ("lstm", 1, 300),
-        ("lstm", 5, 300),
-        ("two-outputs", 3, 300),
-    ],
+    ("kind", "horizon"),
+    [("mlp", 1), ("mlp", 2), ("mlp", 25), ("lstm", 1), ("lstm", 5), ("two-outputs", 3)],
 )
-def test_certain_prediction_is_the_models(kind: str, horizon: int, samples: int) -> None:
+def test_certain_prediction_is_the_models(kind: str, horizon: int, short_blocks: None) -> None:
     """Over several blocks of rows, also where the overlap is longer than half a block."""
     posterior = certain(posterior_of(kind))
-    ensemble, record = combine([posterior]), record_for(kind, samples)
-    expected = posterior.model.predict(record, horizon)
+    ensemble, record = combine([posterior]), record_for(kind, ROWS)
+    expected = posterior.model.predict(record, horizon).mean
     scale = posterior.model.scaling.y_scale.max()
-    sampled = ensemble.predict(record, horizon, method=MONTE_CARLO, samples=3)
-    np.testing.assert_allclose(sampled.mean, expected, rtol=1e-4, atol=1e-4 * scale)
-    assert sampled.std.max() < 1e-6 * scale
-    found = ensemble.predict(record[:90], horizon)
-    np.testing.assert_allclose(found.mean, expected[:90], rtol=1e-9, atol=1e-9 * scale)
+    sampled = predict(ensemble, record, horizon, samples=2)
+    for quantile in sampled.quantiles:
+        np.testing.assert_allclose(quantile, expected, rtol=1e-4, atol=1e-4 * scale)
+    np.testing.assert_allclose(sampled.mean, expected, rtol=1e-9, atol=1e-9 * scale)
+    assert sampled.std.max() < 1e-4 * scale
+    found = predict(ensemble, record, horizon)
+    np.testing.assert_allclose(found.mean, expected, rtol=1e-9, atol=1e-9 * scale)
     assert not found.std.any()
 
 
@@ -161,20 +121,18 @@ def test_fed_back_noise_of_an_autoregression() -> None:
     a, sigma, n_init = 0.9, 0.2, 4
     ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
     expected = ar_std(a, sigma, np.arange(1, len(record) - n_init + 1))
-    found = ensemble.simulate(record, n_init, feedback="process")
+    found = simulate(ensemble, record, n_init, feedback="process")
     np.testing.assert_allclose(found.std[n_init:, 0], expected, rtol=1e-6)
     np.testing.assert_allclose(found.aleatoric_std[n_init:, 0], expected, rtol=1e-6)
     assert not found.std[:n_init].any()
     assert not found.epistemic_std.any()
-    plain = ensemble.simulate(record, n_init, feedback="none")
+    plain = simulate(ensemble, record, n_init, feedback="none")
     np.testing.assert_allclose(plain.std[n_init:, 0], 4.0 * sigma, rtol=1e-6)
-    sampled = ensemble.simulate(
-        record, n_init, method=MONTE_CARLO, feedback="process", samples=8000
-    )
+    sampled = simulate(ensemble, record, n_init, feedback="process", samples=8000)
     np.testing.assert_allclose(sampled.std[n_init:, 0], expected, rtol=0.04)
-    np.testing.assert_allclose(sampled.mean, found.mean, atol=1e-4)
+    np.testing.assert_allclose(sampled.mean, found.mean, rtol=1e-9)
     assert sampled.epistemic_std.max() < 1e-4
-    plain = ensemble.simulate(record, n_init, method=MONTE_CARLO, feedback="none", samples=8000)
+    plain = simulate(ensemble, record, n_init, feedback="none", samples=8000)
     np.testing.assert_allclose(plain.std[n_init:, 0], 4.0 * sigma, rtol=0.04)
 
 
@@ -184,13 +142,11 @@ def test_noise_of_k_step_prediction(horizon: int) -> None:
     a, sigma = -0.8, 0.2
     ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
     steps = np.minimum(np.arange(1, len(record)), horizon)
-    found = ensemble.predict(record, horizon, feedback="process")
+    found = predict(ensemble, record, horizon, feedback="process")
     np.testing.assert_allclose(found.std[1:, 0], ar_std(a, sigma, steps), rtol=1e-6)
-    sampled = ensemble.predict(
-        record, horizon, method=MONTE_CARLO, feedback="process", samples=8000
-    )
+    sampled = predict(ensemble, record, horizon, feedback="process", samples=8000)
     np.testing.assert_allclose(sampled.std[1:, 0], ar_std(a, sigma, steps), rtol=0.04)
-    plain = ensemble.predict(record, horizon, feedback="none")
+    plain = predict(ensemble, record, horizon, feedback="none")
     np.testing.assert_allclose(plain.std[1:, 0], 4.0 * sigma, rtol=1e-6)
 
 
@@ -198,8 +154,8 @@ def test_noise_of_consecutive_samples_is_one_process() -> None:
     """Its quantiles are Gaussian with that spread, row by row and not only on average."""
     a, sigma = 0.9, 0.2
     ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
-    options = {"method": MONTE_CARLO, "feedback": "process", "samples": 20_000}
-    found = ensemble.simulate(record, 1, **options)  # type: ignore[arg-type]
+    options = {"feedback": "process", "samples": 20_000}
+    found = simulate(ensemble, record, 1, **options)
     spread = ar_std(a, sigma, np.arange(1, len(record)))
     z = (found.quantiles[:, 1:, 0] - found.mean[1:, 0]) / spread
     np.testing.assert_allclose(z, norm.ppf(LEVELS)[:, None] + 0 * z, atol=0.08)
@@ -210,7 +166,7 @@ def test_blocks_of_rows_have_different_noise(monkeypatch: pytest.MonkeyPatch) ->
     a, sigma = 0.98, 0.2
     monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 5)
     ensemble, record = combine([linear_posterior(linear_model(a), sigma)]), linear_record()
-    found = ensemble.simulate(record, 1, method=MONTE_CARLO, feedback="process", samples=8000)
+    found = simulate(ensemble, record, 1, feedback="process", samples=8000)
     expected = ar_std(a, sigma, np.arange(1, len(record)))
     np.testing.assert_allclose(found.std[1:, 0], expected, rtol=0.05)
 
@@ -248,12 +204,12 @@ def test_linearised_doubt_equals_finite_differences(kind: str, what: str) -> Non
     model, record = posterior.model, record_for(kind, 30)
     ensemble = combine([posterior])
     if what == "k-step":
-        found = ensemble.predict(record, 4)
-        J = jacobian(model, posterior.positions, lambda m: m.predict(record, 4))
+        found = predict(ensemble, record, 4)
+        J = jacobian(model, posterior.positions, lambda m: m.predict(record, 4).mean)
         known = model.start
     else:
         known = model.start if what == "start" else 9
-        found = ensemble.simulate(record, known)
+        found = simulate(ensemble, record, known)
         J = jacobian(model, posterior.positions, lambda m: m.free_run(record.u, record.y[:known]))
     expected = np.sqrt(np.sum((J @ posterior.factor) ** 2, axis=-1))
     assert found.mean.shape == record.y.shape
@@ -266,8 +222,8 @@ def test_diagonal_factor_equals_the_full_one_of_a_diagonal_matrix() -> None:
     posterior = posterior_of("mlp")
     sd = np.sqrt(np.diag(posterior.covariance))
     thin, wide = (combine([replace(posterior, factor=f)]) for f in (sd, np.diag(sd)))
-    for method in ("linearised", "monte-carlo"):
-        a, b = (e.simulate(record, 3, method=method, samples=200) for e in (thin, wide))
+    for samples in SAMPLES:
+        a, b = (simulate(e, record, 3, samples=samples) for e in (thin, wide))
         np.testing.assert_allclose(a.epistemic_std, b.epistemic_std, rtol=1e-4, atol=1e-6)
         assert a.epistemic_std.max() > 0.01
 
@@ -276,14 +232,14 @@ def test_diagonal_factor_equals_the_full_one_of_a_diagonal_matrix() -> None:
     ("kind", "feedback"),
     [("mlp", "process"), ("mlp", "none"), ("lstm", "process"), ("two-outputs", "process")],
 )
-@pytest.mark.parametrize("method", ["linearised", "monte-carlo"])
-def test_variances_add_up(kind: str, feedback: Feedback, method: Propagation) -> None:
+@pytest.mark.parametrize("samples", [None, 2000], ids=["linearised", "sampled"])
+def test_variances_add_up(kind: str, feedback: Feedback, samples: int | None) -> None:
     ensemble, record = combine([posterior_of(kind)]), record_for(kind, 40)
     scale = posterior_of(kind).model.scaling.y_scale
     noise = np.sqrt(posterior_of(kind).noise_variance) * scale
     for found in (
-        ensemble.simulate(record, 5, method=method, feedback=feedback, samples=2000, seed=2),
-        ensemble.predict(record, 3, method=method, feedback=feedback, samples=2000, seed=2),
+        simulate(ensemble, record, 5, samples=samples, feedback=feedback, seed=2),
+        predict(ensemble, record, 3, samples=samples, feedback=feedback, seed=2),
     ):
         np.testing.assert_allclose(
             found.std**2, found.epistemic_std**2 + found.aleatoric_std**2, rtol=1e-6, atol=1e-12
@@ -292,7 +248,7 @@ def test_variances_add_up(kind: str, feedback: Feedback, method: Propagation) ->
         assert found.quantiles.shape == (7, *record.y.shape)
         assert np.all(np.diff(found.quantiles[:, 5:], axis=0) > 0)
         assert found.diverged == 0.0
-        if feedback == "none" and method == "linearised":
+        if feedback == "none" and samples is None:
             expected = noise + np.zeros_like(found.std[5:])
             np.testing.assert_allclose(found.aleatoric_std[5:], expected, rtol=1e-9)
         else:
@@ -301,14 +257,14 @@ def test_variances_add_up(kind: str, feedback: Feedback, method: Propagation) ->
 
 def test_linearised_quantiles_are_gaussian() -> None:
     levels = (0.01, 0.5, 0.8)
-    found = combine([posterior_of("mlp")]).simulate(record_for("mlp", 30), levels=levels)
+    found = simulate(combine([posterior_of("mlp")]), record_for("mlp", 30), levels=levels)
     expected = norm(found.mean[3:], found.std[3:]).ppf(np.array(levels)[:, None, None])
     np.testing.assert_allclose(found.quantiles[:, 3:], expected, rtol=1e-9)
     assert found.levels == levels
 
 
 def brute_force(ensemble: Ensemble, members: np.ndarray, record: Record, seed: int) -> np.ndarray:
-    """Every sample through Model.simulate by itself, (S, N, ny)."""
+    """Every sample through Model.free_run by itself, (S, N, ny)."""
     weights = _draw(
         jnp.asarray(ensemble.mixture.mean, jnp.float32),
         jnp.asarray(ensemble.mixture.factor, jnp.float32),
@@ -326,16 +282,16 @@ def brute_force(ensemble: Ensemble, members: np.ndarray, record: Record, seed: i
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_monte_carlo_equals_brute_force(kind: str) -> None:
-    """Two members, one twice as heavy: moments and quantiles of thirty free runs."""
+    """Two members, one twice as heavy: spread and quantiles of thirty free runs."""
     parts = [noiseless(posterior_of(kind, k)) for k in range(2)]
     ensemble, record = combine(parts, np.array([1.0, 2.0])), record_for(kind, 40)
-    found = ensemble.simulate(record, method=MONTE_CARLO, samples=30, seed=7)
+    found = simulate(ensemble, record, samples=30, seed=7)
     runs = brute_force(ensemble, np.array([0] * 10 + [1] * 20), record, seed=7)
     scale = parts[0].model.scaling.y_scale
     near = 1e-4 * float(scale.max())
-    np.testing.assert_allclose(found.mean, runs.mean(axis=0), rtol=1e-4, atol=near)
-    np.testing.assert_allclose(found.epistemic_std, runs.std(axis=0), rtol=1e-4, atol=near)
-    np.testing.assert_allclose(found.std, runs.std(axis=0), rtol=1e-4, atol=near)
+    spread = np.sqrt(np.mean((runs - found.mean) ** 2, axis=0))
+    np.testing.assert_allclose(found.epistemic_std, spread, rtol=1e-4, atol=near)
+    np.testing.assert_allclose(found.std, spread, rtol=1e-4, atol=near)
     np.testing.assert_allclose(
         found.quantiles, np.quantile(runs, LEVELS, axis=0), rtol=1e-4, atol=near
     )
@@ -364,17 +320,17 @@ def test_draws_have_the_posteriors_moments() -> None:
     ("kind", "what"),
     [("mlp", "free run"), ("mlp", "1-step"), ("mlp", "3-step"), ("lstm", "free run")],
 )
-def test_chunks_do_not_change_the_result(kind: str, what: str) -> None:
+def test_chunks_do_not_change_the_result(kind: str, what: str, short_blocks: None) -> None:
     """A budget that draws the weights again for every chunk and block, and one that keeps all."""
-    ensemble, record = combine([posterior_of(kind)]), record_for(kind, 200)
+    ensemble, record = combine([posterior_of(kind)]), record_for(kind, ROWS)
     found = []
     for memory_mb in (0.004, 1024.0):
-        options = {"method": MONTE_CARLO, "samples": 45, "memory_mb": memory_mb, "seed": 3}
+        options = {"samples": 44, "memory_mb": memory_mb, "seed": 3}
         if what == "free run":
-            found.append(ensemble.simulate(record, 5, **options))  # type: ignore[arg-type]
+            found.append(simulate(ensemble, record, 5, **options))
         else:
             horizon = int(what[0])
-            found.append(ensemble.predict(record, horizon, **options))  # type: ignore[arg-type]
+            found.append(predict(ensemble, record, horizon, **options))
     for name in ("mean", "std", "epistemic_std", "quantiles"):
         a, b = (getattr(f, name) for f in found)
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
@@ -383,10 +339,7 @@ def test_chunks_do_not_change_the_result(kind: str, what: str) -> None:
 
 def test_seeds_differ_and_repeat() -> None:
     ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 30)
-    runs = [
-        ensemble.simulate(record, method=MONTE_CARLO, samples=20, seed=seed).mean
-        for seed in (1, 1, 2)
-    ]
+    runs = [simulate(ensemble, record, samples=20, seed=seed).quantiles for seed in (1, 1, 2)]
     np.testing.assert_array_equal(runs[0], runs[1])
     assert np.abs(runs[0] - runs[2]).max() > 1e-3
 
@@ -407,16 +360,15 @@ def test_blocks_do_not_change_the_moments(
 ) -> None:
     ensemble, record = combine([posterior_of(kind)]), record_for(kind, 60)
 
-    def moments() -> Run:
+    def moments() -> Banded:
         if horizon is None:
-            return ensemble.simulate(record, 5, method=MONTE_CARLO, feedback=feedback, samples=30)
-        return ensemble.predict(record, horizon, method=MONTE_CARLO, feedback=feedback, samples=30)
+            return simulate(ensemble, record, 5, feedback=feedback, samples=30)
+        return predict(ensemble, record, horizon, feedback=feedback, samples=30)
 
     whole = moments()
-    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 17)
+    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 19)
     cut = moments()
-    for name in ("mean", "epistemic_std"):
-        np.testing.assert_allclose(getattr(cut, name), getattr(whole, name), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(cut.epistemic_std, whole.epistemic_std, rtol=1e-4, atol=1e-5)
     assert whole.epistemic_std.max() > 0.01
 
 
@@ -427,22 +379,20 @@ def test_monte_carlo_converges_to_the_linearised_moments() -> None:
     best = train(twin.estimation, settings).best
     ensemble = combine([fit_posterior(best, twin.estimation, "last-layer")])
     record = twin.test[:120]
-    exact = ensemble.simulate(record, feedback="process")
+    exact = simulate(ensemble, record, feedback="process")
 
     def error(samples: int, seed: int) -> float:
-        found = ensemble.simulate(
-            record, method=MONTE_CARLO, feedback="process", samples=samples, seed=seed
-        )
+        found = simulate(ensemble, record, feedback="process", samples=samples, seed=seed)
         miss = [
-            (found.mean - exact.mean)[4:] / exact.epistemic_std[4:],
+            (found.quantiles[3] - exact.mean)[4:] / exact.std[4:],
             found.epistemic_std[4:] / exact.epistemic_std[4:] - 1,
             found.std[4:] / exact.std[4:] - 1,
         ]
         return float(np.mean(np.square(miss)))
 
     few = np.sqrt(np.mean([error(400, seed) for seed in range(8)]))
-    many = np.sqrt(np.mean([error(40_000, seed) for seed in range(2)]))
-    assert 4 < few / many < 25
+    many = np.sqrt(np.mean([error(10_000, seed) for seed in range(4)]))
+    assert 3 < few / many < 8  # 5 of that many samples
     assert few < 0.1
 
 
@@ -462,7 +412,7 @@ def test_diverged_samples_are_set_aside(block: int, monkeypatch: pytest.MonkeyPa
     posterior = replace(linear_posterior(model), factor=np.diag([0.01, 0.3]))
     ensemble, record = combine([posterior]), linear_record(100)
     with pytest.warns(DivergedWarning) as caught:
-        found = ensemble.simulate(record, method=MONTE_CARLO, feedback="none", samples=150, seed=1)
+        found = simulate(ensemble, record, feedback="none", samples=150, seed=1)
     runs = brute_force(ensemble, np.zeros(150, int), record, seed=1)[:, :, 0]
     alive = np.logical_and.accumulate(np.abs((runs + 2.0) / 4.0) < LIMIT, axis=1)
     share = 1 - alive[:, -1].mean()
@@ -471,12 +421,12 @@ def test_diverged_samples_are_set_aside(block: int, monkeypatch: pytest.MonkeyPa
     assert [str(w.message) for w in caught] == [MESSAGE.format(f"{share:.1%}")]
     for t in range(1, len(record)):
         rest = runs[alive[:, t], t]
-        assert found.mean[t, 0] == pytest.approx(rest.mean(), rel=2e-3, abs=0.05)
-        assert found.std[t, 0] == pytest.approx(rest.std(), rel=2e-3, abs=0.05)
+        spread = np.sqrt(np.mean((rest - found.mean[t, 0]) ** 2))
+        assert found.std[t, 0] == pytest.approx(spread, rel=2e-3, abs=0.05)
         expected = np.quantile(rest, LEVELS)
         np.testing.assert_allclose(found.quantiles[:, t, 0], expected, rtol=2e-3, atol=0.05)
-    assert np.all(np.isfinite(found.mean))
-    assert np.abs(found.mean).max() < 4 * LIMIT + 2
+    own = model.free_run(record.u, record.y[:1])  # the centre is not theirs
+    np.testing.assert_allclose(found.mean, own, rtol=1e-9)
 
 
 def test_a_sample_that_comes_back_stays_aside() -> None:
@@ -487,7 +437,7 @@ def test_a_sample_that_comes_back_stays_aside() -> None:
     u[19] = 0.3 + 1.5 * 2000.0
     blow = replace(record, u=u)
     with pytest.warns(DivergedWarning):
-        found = ensemble.simulate(blow, method=MONTE_CARLO, samples=60, seed=2)
+        found = simulate(ensemble, blow, samples=60, seed=2)
     runs = brute_force(ensemble, np.zeros(60, int), blow, seed=2)[:, :, 0]
     inside = np.abs((runs + 2.0) / 4.0) < LIMIT
     gone = ~inside[:, 20]
@@ -496,23 +446,23 @@ def test_a_sample_that_comes_back_stays_aside() -> None:
     assert found.diverged == pytest.approx(gone.mean(), abs=1e-12)
     for t in (19, 20, 25, 39):
         rest = runs[~gone, t] if t >= 20 else runs[:, t]
-        assert found.mean[t, 0] == pytest.approx(rest.mean(), rel=1e-3, abs=1e-3)
-        assert found.std[t, 0] == pytest.approx(rest.std(), rel=1e-3, abs=1e-3)
+        spread = np.sqrt(np.mean((rest - found.mean[t, 0]) ** 2))
+        assert found.std[t, 0] == pytest.approx(spread, rel=1e-3, abs=1e-3)
+        expected = np.quantile(rest, LEVELS)
+        np.testing.assert_allclose(found.quantiles[:, t, 0], expected, rtol=1e-3, atol=1e-3)
 
 
 def test_nothing_is_left_when_every_sample_diverges() -> None:
-    """Finite as long as samples remain, then not a number; the warning says all."""
+    """A band as long as samples remain, then not a number; the warning says all."""
     ensemble = combine([linear_posterior(linear_model(3.0), sigma=0.1)])
     with pytest.warns(DivergedWarning) as caught:
-        found = ensemble.simulate(
-            linear_record(60), method=MONTE_CARLO, feedback="process", samples=20
-        )
+        found = simulate(ensemble, linear_record(60), feedback="process", samples=20)
     assert found.diverged == 1.0
     assert [str(w.message) for w in caught] == [MESSAGE.format("100.0%")]
-    left = np.isfinite(found.mean[:, 0])
+    left = np.isfinite(found.std[:, 0])
     assert 5 < left.sum() < 15
     assert np.all(left[: left.sum()])
-    for name in ("std", "epistemic_std", "aleatoric_std"):
+    for name in ("epistemic_std", "aleatoric_std"):
         np.testing.assert_array_equal(np.isfinite(getattr(found, name)[:, 0]), left)
     np.testing.assert_array_equal(np.isfinite(found.quantiles[:, :, 0]), [left] * 7)
 
@@ -521,7 +471,7 @@ def test_stable_samples_do_not_warn() -> None:
     posterior = linear_posterior(linear_model(0.5), sigma=0.1, spread=(0.01, 0.01))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = combine([posterior]).simulate(linear_record(), method=MONTE_CARLO, samples=200)
+        found = combine([posterior]).simulate(linear_record(), samples=200)
     assert found.diverged == 0.0
 
 
@@ -535,60 +485,13 @@ def test_linear_model_is_what_it_says() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-# --- the distribution ------------------------------------------------------------------------
-
-
-def distribution(levels: tuple[float, ...]) -> Run:
-    zeros = np.zeros((3, 1))
-    quantiles = np.arange(len(levels), dtype=float)[:, None, None] + zeros
-    return Run(zeros, zeros, zeros, zeros, levels, quantiles, 0.0)
-
-
-@pytest.mark.parametrize(("share", "ends"), [(0.5, (1.0, 2.0)), (0.95, (0.0, 3.0))])
-def test_interval_takes_its_quantiles(share: float, ends: tuple[float, float]) -> None:
-    low, high = distribution((0.025, 0.25, 0.75, 0.975)).interval(share)
-    np.testing.assert_array_equal(low, np.full((3, 1), ends[0]))
-    np.testing.assert_array_equal(high, np.full((3, 1), ends[1]))
-
-
-@pytest.mark.parametrize(
-    ("share", "levels", "message"),
-    [
-        (
-            0.9,
-            (0.025, 0.975),
-            "a 90% interval needs the quantiles 0.05 and 0.95; ask for them with levels=, "
-            "there are 0.025, 0.975.",
-        ),
-        (
-            0.5,
-            (0.25, 0.7),
-            "a 50% interval needs the quantiles 0.25 and 0.75; ask for them with levels=, "
-            "there are 0.25, 0.7.",
-        ),
-        (
-            0.5,
-            (0.2, 0.75),
-            "a 50% interval needs the quantiles 0.25 and 0.75; ask for them with levels=, "
-            "there are 0.2, 0.75.",
-        ),
-    ],
-)
-def test_interval_without_its_quantiles(
-    share: float, levels: tuple[float, ...], message: str
-) -> None:
-    with pytest.raises(SettingsError) as error:
-        distribution(levels).interval(share)
-    assert str(error.value) == message
-
-
 def test_double_precision_around_it_changes_nothing() -> None:
     """Monte Carlo is single, linearised is double, whatever the caller has switched on."""
     ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 30)
-    modes: tuple[Literal["linearised", "monte-carlo"], ...] = ("linearised", "monte-carlo")
-    for method in modes:
-        plain = ensemble.simulate(record, method=method, samples=30)
+    for samples in SAMPLES:
+        plain = simulate(ensemble, record, samples=samples)
         with jax.enable_x64(True):
-            double = ensemble.simulate(record, method=method, samples=30)
+            double = simulate(ensemble, record, samples=samples)
         np.testing.assert_allclose(plain.mean, double.mean, rtol=1e-6)
         np.testing.assert_allclose(plain.std, double.std, rtol=1e-5)
+        np.testing.assert_allclose(plain.quantiles, double.quantiles, rtol=1e-5, atol=1e-5)

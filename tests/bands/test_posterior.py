@@ -320,7 +320,7 @@ def test_diagonal_is_the_recursive_curvature(kind: str) -> None:
     assert found.factor.ndim == 1
     np.testing.assert_allclose(found.factor**2, variances, rtol=1e-9)
     np.testing.assert_array_equal(found.covariance, np.diag(found.factor**2))
-    residual = np.concatenate([(r.y - small.predict(r))[small.start :] for r in case.records])
+    residual = np.concatenate([(r.y - small.predict(r).mean)[small.start :] for r in case.records])
     gamma = np.sum(1 - variances / found.widths)
     assert found.noise_variance[0] == pytest.approx(
         np.sum(residual**2) / scale / (len(residual) - gamma), rel=1e-4

@@ -23,9 +23,10 @@ from occamid import Run, cli, load
 from occamid.cli import arguments, shared
 from occamid.cli import identify as train
 from occamid.data import twins
-from occamid.errors import DataError, FileError
+from occamid.errors import DataError
 from occamid.files import folder as folders
 from occamid.files.checkpoints import Checkpoints
+from occamid.files.scratch import MARK
 from occamid.identification import identify as auto
 from occamid.identification.job import Job, job_from
 from occamid.identification.options import Options
@@ -66,6 +67,7 @@ FILES = [
     "report.html",
     "report.json",
     "result.json",
+    "run.json",
     "settings.toml",
     "sparsity.png",
     "weights.safetensors",
@@ -197,12 +199,14 @@ def test_the_written_settings_repeat_the_run_and_force_replaces(
     finished: Path, tmp_path: Path, run: Runner
 ) -> None:
     out = tmp_path / "again"
-    out.mkdir()
-    (out / "stale.txt").write_text("old", encoding="utf-8")
+    with folders.claim(out) as place, folders.new_folder(place) as folder:
+        (folder / "stale.txt").write_text("of the old run", encoding="utf-8")
+    (out / "mine.txt").write_text("keep me", encoding="utf-8")
     outcome = run("identify", "--force", "--config", finished / "settings.toml", "--out", out)
     assert outcome.code == 0
     assert outcome.err == ""
-    assert sorted(p.name for p in out.iterdir()) == FILES
+    assert sorted(p.name for p in out.iterdir()) == sorted([*FILES, "mine.txt"])
+    assert (out / "mine.txt").read_text("utf-8") == "keep me"
     assert [p.name for p in tmp_path.iterdir()] == ["again"]
     first, second = (strict_json(folder / "result.json") for folder in (finished, out))
     assert second["rows"] == first["rows"]
@@ -433,7 +437,7 @@ def test_a_folder_that_holds_files(run: Runner, tmp_path: Path, tiny: Path) -> N
     (tmp_path / "out" / "mine.txt").write_text("keep me", encoding="utf-8")
     assert run.fails(
         *("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
-    ) == ("out already holds files; choose another --out, or use --force.")
+    ) == ("out holds files and is no run of occamid; choose another --out.")
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
@@ -530,6 +534,24 @@ def test_stopping_leaves_nothing(
     assert listing(tmp_path) == {}
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, typer.Abort])
+def test_stopping_tells_how_to_go_on(
+    interruption: type[BaseException],
+    run: Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(*_: object, checkpoints: Checkpoints, **__: object) -> None:
+        checkpoints.save("0" * 24, 0, [np.zeros(3)])
+        raise interruption
+
+    monkeypatch.setattr(auto, "identify", stop)
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "out")
+    assert (outcome.code, outcome.err) == (130, f"{train.RESUME}\nstopped\n")
+    assert "--resume" in train.RESUME
+    assert [p.name for p in tmp_path.iterdir()] == [".out.partial"]
+
+
 # --- failures while writing ---------------------------------------------------------------------
 
 
@@ -541,8 +563,8 @@ def test_a_failure_while_writing_keeps_the_old_folder(
     tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    out.mkdir()
-    (out / "result.json").write_text("old", encoding="utf-8")
+    with folders.claim(out) as place, folders.new_folder(place) as folder:
+        (folder / "result.json").write_text("old", encoding="utf-8")
     before = listing(tmp_path)
     written: list[list[str]] = []
 
@@ -553,23 +575,12 @@ def test_a_failure_while_writing_keeps_the_old_folder(
     monkeypatch.setattr(figures, "save", save)
     with pytest.raises(BrokenError):
         train.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
-    assert written == [[name for name in FILES if not name.endswith(".png")]]  # half a folder
+    half = [n for n in FILES if not n.endswith(".png") and n != "run.json"]
+    assert written == [sorted([MARK, *half])]
     kept = [p for p in listing(tmp_path) if p not in before]
     assert kept[0] == ".out.partial"  # finished cycles, for --resume
     assert all(p.startswith(".out.partial/") for p in kept[1:])
     assert {k: v for k, v in listing(tmp_path).items() if k not in kept} == before
-
-
-def test_a_failure_while_writing_leaves_no_new_folder(tmp_path: Path) -> None:
-    def fail() -> None:
-        with folders.new_folder(tmp_path / "deep" / "out") as folder:
-            (folder / "half.json").write_text("{", encoding="utf-8")
-            raise BrokenError
-
-    with pytest.raises(BrokenError):
-        fail()
-    assert not (tmp_path / "deep" / "out").exists()
-    assert not [p for p in tmp_path.rglob("*") if p.is_file() or p.name != "deep"]
 
 
 def test_a_full_disk_is_told_with_the_folder(
@@ -582,9 +593,30 @@ def test_a_full_disk_is_told_with_the_folder(
     outcome = run("identify", "--example", "hairdryer-twin", "--config", tiny, "--out", "out")
     assert (outcome.code, outcome.err) == (
         2,
-        "error: cannot write the results to out: No space left on device.\n",
+        "error: cannot write the results to out: No space left on device. Finished cycles are "
+        "kept: the same command with --resume goes on from there.\n",
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == [".out.partial", "tiny.toml"]
+
+
+def test_a_disk_that_is_full_while_training_keeps_the_finished_cycles(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*_: object, checkpoints: Checkpoints, **__: object) -> None:
+        checkpoints.save("0" * 24, 0, [np.zeros(3)])
+        monkeypatch.setattr(os, "fdopen", full)
+        checkpoints.save("0" * 24, 1, [np.zeros(3)])
+
+    def full(handle: int, *_: object) -> None:
+        os.close(handle)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(auto, "identify", fill)
+    outcome = run("identify", "--example", "hairdryer-twin", "--out", "out")
+    assert outcome.code == 2
+    assert outcome.err.endswith(f"1.safetensors: No space left on device. {train.RESUME}\n")
+    kept = {".out.partial", f".out.partial/{'0' * 24}-0.safetensors"}
+    assert set(listing(tmp_path)) == kept
 
 
 def test_errors_in_the_data_leave_no_finished_cycles(
@@ -593,56 +625,13 @@ def test_errors_in_the_data_leave_no_finished_cycles(
     """They would come again: nothing is there to go on with."""
 
     def fail(*_: object, checkpoints: Checkpoints, **__: object) -> None:
-        checkpoints.save("key", 0, [np.zeros(3)])
+        checkpoints.save("0" * 24, 0, [np.zeros(3)])
         assert (tmp_path / "deep" / ".out.partial").is_dir()
         raise DataError("no model is usable.")
 
     monkeypatch.setattr(auto, "identify", fail)
     outcome = run("identify", "--example", "hairdryer-twin", "--out", "deep/out")
     assert (outcome.code, outcome.err) == (2, "error: no model is usable.\n")
-    assert listing(tmp_path) == {}
-
-
-def test_a_failed_swap_puts_the_old_folder_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, replace, done = tmp_path / "out", os.replace, []
-    out.mkdir()
-    (out / "old.txt").write_text("old", encoding="utf-8")
-    before = listing(tmp_path)
-
-    def second_fails(source: Path, target: Path) -> None:
-        done.append((source, target))
-        if len(done) == 2:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", second_fails)
-    with pytest.raises(FileError) as caught, folders.new_folder(out) as folder:
-        (folder / "new.txt").write_text("new", encoding="utf-8")
-    assert str(caught.value) == f"cannot write the results to {out}: Input/output error."
-    assert len(done) == 3
-    assert listing(tmp_path) == before
-
-
-def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "disk" / "runs").mkdir(parents=True)
-    link = tmp_path / "out"
-    link.symlink_to(tmp_path / "disk" / "runs")
-    folders.check_writable(link, overwrite=False)
-    with folders.new_folder(link) as folder:
-        (folder / "new.txt").write_text("new", encoding="utf-8")
-    assert link.is_symlink()
-    assert listing(tmp_path / "disk") == {"runs": None, "runs/new.txt": b"new"}
-
-
-def test_the_folder_is_checked_again_before_it_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    said = r"^\. is the current folder or holds it\.$"
-    with pytest.raises(FileError, match=said), folders.new_folder(Path(".")):
-        pass
     assert listing(tmp_path) == {}
 
 
@@ -655,27 +644,3 @@ def test_an_infinite_test_error_does_not_lose_the_run(
     train.identify(out=tmp_path / "out", config=tiny)
     (test,) = strict_json(tmp_path / "out" / "result.json")["test"]
     assert (test["rmse"], test["fit"]) == ([None], [None])
-
-
-def test_interruption_while_writing_is_a_failure_too(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old.txt").write_text("old", encoding="utf-8")
-    before = listing(tmp_path)
-
-    def interrupt() -> None:
-        with folders.new_folder(tmp_path / "out") as folder:
-            (folder / "half.json").write_text("{", encoding="utf-8")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupt()
-    assert listing(tmp_path) == before
-
-
-def test_a_new_folder_takes_the_place_of_the_old(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old.txt").write_text("old", encoding="utf-8")
-    with folders.new_folder(tmp_path / "out") as folder:
-        (folder / "new.txt").write_text("new", encoding="utf-8")
-        assert (tmp_path / "out" / "old.txt").exists()  # until the end
-    assert listing(tmp_path) == {"out": None, "out/new.txt": b"new"}

@@ -16,6 +16,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from occamid.cli import use
 from occamid.data import twins
 from tests.support.commands import Runner, call_main
 from tests.support.small import small_record
@@ -308,11 +309,6 @@ OPTIONS: dict[str, Case] = {
         None,
         (*INTO, "good.csv", "--split", "0.5", "--test", "good.csv"),
         "--test and --split exclude each other; give one of them.",
-    ),
-    "--resume and --force": (
-        None,
-        (*INTO, "good.csv", "--resume", "--force"),
-        "--resume and --force exclude each other; give one of them.",
     ),
     "--time and --sampling-time": (
         None,
@@ -803,6 +799,66 @@ def test_other_uses(case: str, run: Runner) -> None:
         assert run.fails(*arguments).startswith(said)
     else:
         check(run, (make, arguments, said))
+
+
+@pytest.mark.parametrize("command", ["simulate", "predict", "compare", "report"])
+def test_a_file_that_exists_is_replaced_only_by_force(command: str, run: Runner) -> None:
+    text("mine", "out.png")
+    read = () if command == "report" else ("good.csv",)
+    arguments = (command, "run", *read, "--out", "out.png")
+    said = "out.png already exists; choose another --out, or use --force."
+    assert run.fails(*arguments) == said
+    Path("link.png").symlink_to("nowhere")
+    assert run.fails(*arguments[:-1], "link.png") == said.replace("out", "link", 1)
+    assert run(*arguments, "--force").code == 0
+    assert Path("out.png").read_bytes() != b"mine"
+
+
+@pytest.mark.parametrize("command", ["simulate", "predict", "compare", "report"])
+@pytest.mark.parametrize("spelling", ["plain", "dots", "link", "hard link"])
+@pytest.mark.parametrize("which", ["log", "model"])
+def test_what_a_command_reads_is_not_replaced(
+    command: str, spelling: str, which: str, run: Runner
+) -> None:
+    content = "run/report.json" if command == "report" else str(MODEL)
+    path = Path("good.csv" if which == "log" and command != "report" else content)
+    Path("link.png").symlink_to(path)
+    Path("hard.png").hardlink_to(path)
+    names = {"plain": str(path), "dots": f"run/../{path}", "link": "link.png"}
+    out = {**names, "hard link": "hard.png"}[spelling]
+    read = () if command == "report" else ("good.csv",)
+    said = run.fails(command, "run", *read, "--out", out, "--force")
+    assert said == f"{out} is read by this command; choose another --out."
+
+
+def test_a_default_name_that_is_taken(run: Runner) -> None:
+    text("mine", "sim.csv")
+    said = "sim.csv already exists; choose another --out, or use --force."
+    assert run.fails("simulate", "run", "good.csv") == said
+
+
+def test_a_device_is_not_replaced(run: Runner) -> None:
+    said = "/dev/null is no plain file; choose another --out."
+    assert run.fails("simulate", "run", "good.csv", "--out", "/dev/null", "--force") == said
+
+
+def test_a_file_that_came_while_a_command_ran(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(use, "check_new_file", lambda *_, **__: text("mine", "sim.csv"))
+    outcome = run("simulate", "run", "good.csv")
+    assert (outcome.code, outcome.err) == (2, "error: cannot write sim.csv: File exists.\n")
+    assert Path("sim.csv").read_text("utf-8") == "mine"
+
+
+def test_a_report_is_written_again_and_an_edited_one_is_not(run: Runner) -> None:
+    for _ in range(2):
+        assert run("report", "run").code == 0
+    page = Path("run/report.html").read_bytes()
+    text("with my notes", "run/report.html")
+    said = "run/report.html is not what its run wrote; move it, or use --force."
+    for out in ((), ("--out", "run/report.html"), ("--out", f"{os.getcwd()}/run/report.html")):
+        assert run.fails("report", "run", *out) == said
+    assert run("report", "run", "--force").code == 0
+    assert Path("run/report.html").read_bytes() == page
 
 
 def test_every_part_of_a_report_is_needed_or_not_missed(run: Runner) -> None:

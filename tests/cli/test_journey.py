@@ -24,6 +24,8 @@ from typer.testing import CliRunner
 
 from occamid import cli, load
 from occamid.data import twins
+from occamid.files.lock import SIGNED
+from occamid.files.scratch import MARK
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.commands import call_main, listing, strict_json
 from tests.support.places import CACHE
@@ -278,10 +280,9 @@ def test_every_command_uses_the_run(
 
     said = shell(here, "predict", "RUN", "second.csv", "--horizon", "5", "--out", "five.csv")
     assert "horizon: 5" in said
-    near = json.loads(shell(here, "predict", "RUN", "second.csv", "--out", "b.csv", "--json"))
-    far = json.loads(
-        shell(here, "predict", "RUN", "second.csv", "--horizon", 5, "--out", "b.csv", "--json")
-    )
+    over = ("--out", "b.csv", "--force")
+    near = json.loads(shell(here, "predict", "RUN", "second.csv", *over, "--json"))
+    far = json.loads(shell(here, "predict", "RUN", "second.csv", "--horizon", 5, *over, "--json"))
     assert np.isfinite(pd.read_csv(here / "five.csv").to_numpy()).all()
     assert (here / "five.csv").read_bytes() == (here / "b.csv").read_bytes()
     assert near["rmse"][0] < far["rmse"][0]
@@ -384,6 +385,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
             load(tmp_path / out)
             # killed between the folder and the end, it may have left its finished cycles
             shutil.rmtree(tmp_path / f".{out}.partial", ignore_errors=True)
+            (tmp_path / f".{out}.lock").unlink(missing_ok=True)
         else:
             shell(tmp_path, *start, out, "--resume")
             resumed += 1
@@ -401,9 +403,12 @@ def test_what_a_killed_run_left_is_cleaned_by_the_next(
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     (tmp_path / ".out.partial").mkdir()
-    (tmp_path / ".out.partial" / ".abc-0.safetensors-x7f").write_bytes(b"half")
-    (tmp_path / ".out.partial" / "abc-0.safetensors").write_bytes(b"half")
+    key = "0123456789abcdef" * 2
+    (tmp_path / ".out.partial" / f".{key[:24]}-0.safetensors-x7fabc_d").write_bytes(b"half")
+    (tmp_path / ".out.partial" / f"{key[:24]}-0.safetensors").write_bytes(b"half")
+    (tmp_path / ".out.lock").write_bytes(SIGNED + f"{gone.pid}\n".encode())
     (tmp_path / f".out.new-{gone.pid}-x7f").mkdir()
+    (tmp_path / f".out.new-{gone.pid}-x7f" / MARK).touch()
     (tmp_path / f".out.new-{gone.pid}-x7f" / "result.json").write_bytes(b"half")
     other = tmp_path / f".out.new-{os.getpid()}-x7f"  # of a process that runs
     other.mkdir()

@@ -166,16 +166,46 @@ def test_a_digest_sees_values_shapes_and_types() -> None:
 
 
 def test_clearing_removes_the_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "kept"
+    folder, key = tmp_path / "kept", digest_of("key")
     checkpoints = Checkpoints(folder)
     checkpoints.clear()  # nothing is there yet
-    checkpoints.save("key", 0, (np.arange(3.0), {"b": np.array(True)}))
+    checkpoints.save(key, 0, (np.arange(3.0), {"b": np.array(True)}))
+    (folder / f".{key}-1.safetensors-ab_12xyz").write_bytes(b"half")
     checkpoints.clear()
     assert not folder.exists()
-    checkpoints.save("key", 1, (np.arange(3.0),))
+    checkpoints.save(key, 1, (np.arange(3.0),))
     (folder / "mine.txt").write_text("keep me", encoding="utf-8")
     checkpoints.clear()
     assert content(folder) == {"mine.txt": b"keep me"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["weights.safetensors", "layer-0.safetensors", ".layer-0.safetensors-old", f"{'a' * 24}-0.txt"],
+)
+def test_clearing_leaves_what_is_not_ours(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"mine")
+    Checkpoints(tmp_path).clear()
+    assert content(tmp_path) == {name: b"mine"}
+
+
+def test_clearing_leaves_links_and_empty_folders(tmp_path: Path) -> None:
+    name = f"{'a' * 24}-0.safetensors"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).write_bytes(b"mine")
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    (tmp_path / "empty").mkdir()
+    for folder in ("link", "empty"):
+        Checkpoints(tmp_path / folder).clear()
+    assert content(tmp_path / "mine") == {name: b"mine"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "link", "mine"]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(FileError) as caught:
+        Checkpoints(tmp_path / "file").save("key", 0, (np.arange(3.0),))
+    assert str(caught.value) == f"cannot make {tmp_path / 'file'}: File exists."
 
 
 def test_a_tree_comes_back_as_it_was(tmp_path: Path) -> None:

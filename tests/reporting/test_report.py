@@ -6,6 +6,7 @@ import copy
 import importlib
 import json
 import re
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,11 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from occamid import Fit, Options, report
 from occamid.assessment.metrics import fit_percent
 from occamid.bands.ensemble import DivergedWarning, Ensemble
-from occamid.reporting import content, render, save_figures
-from occamid.reporting.page import num, squares
+from occamid.identification.families import Family
+from occamid.identification.referee import Trial
+from occamid.reporting.content import content, show
+from occamid.reporting.page import num, render, squares
 from occamid.reporting.plots import figures
+from occamid.reporting.report import fit_content
 from occamid.reporting.series import LONGEST, decimate, rounded, share_of_points
 from occamid.reporting.structure import column_norms
 from occamid.reporting.verdict import p_value, percent, verdict
@@ -155,8 +160,9 @@ def test_content_is_plain_json() -> None:
 
 def test_content_holds_the_free_run_and_its_figures() -> None:
     case, found = one_channel(), small_content()
-    start = case.ensemble.start
-    run = case.ensemble.simulate(case.test)
+    start = case.model.start
+    run = case.unseen[0].free
+    np.testing.assert_array_equal(run.mean, case.model.simulate(case.test).mean)
     shown = found["runs"][0]
     low, high = run.interval(0.95)
     for key, values in (
@@ -184,10 +190,10 @@ def test_importance_is_the_norm_of_first_layer_columns() -> None:
         for c in found["importance"]
         for name, strength, kept in zip(c["regressors"], c["strength"], c["kept"], strict=True)
     }
-    assert set(told) == set(case.result.terms.names)
+    assert set(told) == set(case.batch.terms.names)
     for name, (strength, kept) in told.items():
         expected, count = 0.0, 0
-        for share, p in zip(case.ensemble.weights, case.ensemble.posteriors, strict=True):
+        for share, p in zip(case.model.weights, case.model.posteriors, strict=True):
             if name in p.model.regressors:
                 column = p.model.regressors.index(name)
                 expected += share * np.linalg.norm(p.model.weights["layer0.W"][:, column])
@@ -196,7 +202,7 @@ def test_importance_is_the_norm_of_first_layer_columns() -> None:
 
 
 def test_direct_paths_count_as_first_layer() -> None:
-    model = one_channel().ensemble.first
+    model = one_channel().model.first
     extra = np.ones((1, len(model.terms)))
     with_skip = replace(model, weights={**model.weights, "skip.W": extra})
     before, after = column_norms(model), column_norms(with_skip)
@@ -206,19 +212,19 @@ def test_direct_paths_count_as_first_layer() -> None:
 
 def test_sparsity_and_trade_off_repeat_the_result() -> None:
     case, found = one_channel(), small_content()
-    best = case.result.best
+    best = case.batch.best
     for matrix in found["sparsity"]["matrices"]:
         kept = np.array([[cell == "#" for cell in row] for row in matrix["cells"]])
         np.testing.assert_array_equal(kept, best.weights[matrix["name"]] != 0)
         assert matrix["kept"] == kept.sum()
-    scale = case.result.scaling.y_scale[0]
+    scale = case.batch.scaling.y_scale[0]
     for path in found["trade_off"]["paths"]:
-        lam = case.result.settings.lam.index(path["lam"])
+        lam = case.batch.settings.lam.index(path["lam"])
         for cycle, size, error in zip(path["cycles"], path["weights"], path["error"], strict=True):
-            row = case.result.row(Index(lam, path["restart"] - 1, cycle - 1))
+            row = case.batch.row(Index(lam, path["restart"] - 1, cycle - 1))
             assert error == pytest.approx(row.free_run_rmse[0] / scale, rel=1e-4)
-            assert size == case.result.table["weights"][lam, path["restart"] - 1, cycle - 1]
-    chosen = case.result.best_index
+            assert size == case.batch.table["weights"][lam, path["restart"] - 1, cycle - 1]
+    chosen = case.batch.best_index
     assert found["trade_off"]["best"]["cycle"] == chosen.cycle + 1
 
 
@@ -227,19 +233,20 @@ def test_large_matrices_are_drawn_coarser_and_small_ones_cell_by_cell() -> None:
     assert squares(["##." * 1000]).startswith("M0 0h2v1h-2zM3 0h2v1h-2z")
 
 
-def test_several_results_and_failed_restarts_are_all_counted() -> None:
+def test_failed_restarts_are_counted() -> None:
     case = one_channel()
-    status = case.result.table["status"].copy()
+    status = case.batch.table["status"].copy()
     status[0, 0] = STATUS.index("diverged")
-    other = replace(case.result, table={**case.result.table, "status": status})
-    found = content(case.ensemble, [case.result, other], [case.estimation], [case.test])
-    assert [(row["run"], row["failed"]) for row in found["restarts"]] == [
-        *((0, 0), (0, 0), (1, 1), (1, 0)),
+    batch = replace(case.batch, table={**case.batch.table, "status": status})
+    found = content(case.model, batch, case.seen, case.unseen)
+    assert [(row["lam"], row["failed"], len(row["scores"])) for row in found["restarts"]] == [
+        *((1e-3, 1, 1), (3e-3, 0, 2)),
     ]
-    assert (found["facts"]["failed"], found["facts"]["runs"]) == (1, 8)
-    assert {path["run"] for path in found["trade_off"]["paths"]} == {0, 1}
-    assert {"name": "runs", "value": "2"} in found["provenance"]
-    assert "λ = 0.001, run 2" in [t.get("name") for t in figures(found)["trade_off"]["data"]]
+    assert (found["facts"]["failed"], found["facts"]["runs"]) == (1, 4)
+    paths = [(path["lam"], path["restart"]) for path in found["trade_off"]["paths"]]
+    assert paths == [(1e-3, 2), (3e-3, 1), (3e-3, 2)]
+    names = [t.get("name") for t in figures(found)["trade_off"]["data"]]
+    assert "λ = 0.001" in names
 
 
 def test_without_a_test_record_the_page_says_what_it_shows() -> None:
@@ -251,19 +258,44 @@ def test_without_a_test_record_the_page_says_what_it_shows() -> None:
     assert "0 test records" in page
 
 
+def test_report_of_a_fit_is_its_page(tmp_path: Path) -> None:
+    """One test record or several, in any container, or none."""
+    case = one_channel()
+    trial = Trial("mlp", "a small network", (0.25,), 0.3, 1.0)
+    family = Family("mlp", "network", "a small network", case.batch.settings)
+    fit = Fit(case.model, family, (trial,), case.batch, (case.seen[0].record,), Options())
+    path = tmp_path / "report.html"
+    pages = []
+    for test in (case.test, [case.test], iter([case.test]), (), []):
+        report(fit, test, path)
+        pages.append(path.read_text("utf-8"))
+    assert pages[0] == pages[1] == pages[2]
+    assert pages[3] == pages[4]
+    assert pages[0] == render(fit_content(fit, case.seen, case.unseen, case.seen[0].record.name))
+    assert pages[3] == render(fit_content(fit, case.seen, (), case.seen[0].record.name))
+    assert "mlp: a small network" in pages[0]
+    assert "0.25" in pages[0]
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+    report(fit, case.test, path, n_init=20)
+    assert "each started from 20 measured samples" in path.read_text("utf-8")
+
+
 def test_divergence_is_told_in_the_report_and_not_as_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import warnings
-
     honest = Ensemble.simulate
 
     def diverging(self: Ensemble, *args: Any, **options: Any) -> Any:
         warnings.warn("some left", DivergedWarning, stacklevel=2)
         return replace(honest(self, *args, **options), diverged=0.03)
 
-    monkeypatch.setattr(Ensemble, "simulate_distribution", diverging)
-    found = one_channel().content()
+    monkeypatch.setattr(Ensemble, "simulate", diverging)
+    case = one_channel()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unseen = show(case.model, [case.test])
+    found = content(case.model, case.batch, case.seen, unseen)
+    assert found["facts"]["diverged"] == 0.03
     assert "Part of the posterior diverged" in [w["title"] for w in found["verdict"]["warnings"]]
 
 
@@ -340,11 +372,3 @@ def test_many_long_records_stay_below_the_size(rng: np.random.Generator) -> None
     page = render(found)
     assert len(page.encode()) < 6e6
     assert "100 000 samples, drawn with 1 515 points" in page
-
-
-def test_static_figures_are_written(tmp_path: Path) -> None:
-    made = save_figures(small_content(), tmp_path, ("png", "svg"))
-    names = ("residuals", "regressors", "trade_off", "reliability")
-    assert [p.name for p in made] == [f"{n}.{e}" for n in names for e in ("png", "svg")]
-    assert all(p.stat().st_size > 5000 for p in made)
-    save_figures(hostile_content(), tmp_path)

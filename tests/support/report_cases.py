@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from occamid.bands.ensemble import Ensemble, ensemble_of
 from occamid.data import twins
 from occamid.data.record import Record
-from occamid.reporting.content import content
+from occamid.reporting.content import Shown, content, show
 from occamid.training.batch import Batch
 from occamid.training.settings import Settings
 from occamid.training.train import train
@@ -21,19 +21,23 @@ LINK = "<a href='javascript:alert(3)'>y</a>"
 
 
 class Case(NamedTuple):
-    ensemble: Ensemble
-    result: Batch
-    estimation: Record
-    test: Record
+    model: Ensemble
+    batch: Batch
+    seen: tuple[Shown, ...]
+    unseen: tuple[Shown, ...]
 
-    def content(self, *, test: bool = True, **extra: Any) -> dict[str, Any]:
-        records = [self.test] if test else []
-        return content(self.ensemble, self.result, [self.estimation], records, extra=extra)
+    @property
+    def test(self) -> Record:
+        return self.unseen[0].record
+
+    def content(self, *, test: bool = True, **notes: Any) -> dict[str, Any]:
+        return content(self.model, self.batch, self.seen, self.unseen if test else (), notes)
 
 
 def _case(estimation: Record, test: Record, settings: Settings) -> Case:
-    result = train(estimation, settings)
-    return Case(ensemble_of(result, estimation, count=2), result, estimation, test)
+    batch = train(estimation, settings)
+    model = ensemble_of(batch, estimation, count=2)
+    return Case(model, batch, show(model, [estimation]), show(model, [test]))
 
 
 @cache
@@ -43,7 +47,7 @@ def one_channel() -> Case:
     settings = Settings(
         hidden=(3,), lam=(1e-3, 3e-3), restarts=2, epochs=60, cycles=3, input_lags=6, output_lags=3
     )
-    return _case(twin.estimation, twin.test[:300], settings)
+    return _case(twin.estimation[:300], twin.test[:300], settings)
 
 
 @cache
@@ -53,7 +57,7 @@ def hostile() -> Case:
     settings = Settings(hidden=(3,), restarts=2, epochs=40, cycles=2, input_lags=3, output_lags=3)
     estimation, test = (
         replace(
-            record[:400], name=HOSTILE, input_names=(HOSTILE, IMAGE), output_names=(LINK, "y & z")
+            record[:300], name=HOSTILE, input_names=(HOSTILE, IMAGE), output_names=(LINK, "y & z")
         )
         for record in (twin.estimation, twin.test)
     )
@@ -63,7 +67,7 @@ def hostile() -> Case:
 @cache
 def small_content() -> dict[str, Any]:
     """What the page of :func:`one_channel` shows; not to be changed."""
-    return one_channel().content(title="Hairdryer", command="occamid train")
+    return one_channel().content(title="Hairdryer", command="occamid identify")
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal
 
-from occamid.networks import STRUCTURES, Group, group_norm, groups_for
+from occamid.networks import STRUCTURES, group_norm
 from occamid.training import evidence
 from occamid.training.evidence import Prior
 
@@ -79,16 +79,6 @@ def test_penalties_of_the_four_structures() -> None:
         groups = STRUCTURES[structure]
         omega = evidence.initial_prior(W, groups).omega
         assert float(evidence.penalty(W, omega, groups)) == pytest.approx(value)
-
-
-def test_lambda_per_group() -> None:
-    """Patterns name a matrix and a family; the last one that matches wins."""
-    found = groups_for(("a.W", "b.W"), "row+column", (("*/row", 2.0), ("b.W/*", 0.5)))
-    scales = {f"{name}/{g.name}": g.lam_scale for name, gs in found for g in gs}
-    assert scales == {"a.W/row": 2.0, "a.W/column": 1.0, "b.W/row": 0.5, "b.W/column": 0.5}
-    W = jnp.array([[3.0, 4.0]])
-    heavy = (Group("row", (1,), 3.0),)
-    assert float(evidence.penalty(W, (jnp.ones((1, 1)),), heavy)) == pytest.approx(15.0)
 
 
 def test_group_norm_has_no_gradient_at_zero() -> None:

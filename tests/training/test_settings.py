@@ -17,8 +17,8 @@ from occamid.training.settings import Settings
 
 KNOWN = (
     "network, hidden, activation, bias, skip, input_lags, output_lags, input_delay, scaling, "
-    "structure, lam, lam_scale, loss, aggregation, curvature, curvature_count, reach, cycles, "
-    "epochs, learning_rate, prune_psi, prune_weight, restarts, seed, tolerance, memory_mb, "
+    "structure, lam, loss, aggregation, curvature, curvature_count, reach, cycles, epochs, "
+    "learning_rate, prune_psi, prune_weight, restarts, seed, tolerance, memory_mb, "
     "precision"
 )
 
@@ -34,7 +34,6 @@ EVERYTHING: dict[str, Any] = {
     "scaling": "detrend",
     "structure": "row",
     "lam": (0.1, 1e-7, 1 / 3),
-    "lam_scale": {"layer0.W/column": 2.5, "*/row": 0.1, 'odd "name"': 1e300},
     "loss": "gaussian",
     "aggregation": "sum",
     "curvature": "exact",
@@ -55,8 +54,7 @@ EVERYTHING: dict[str, Any] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "everything": EVERYTHING,
-    "no reach": {**EVERYTHING, "reach": None},
-    "no lam_scale": {**EVERYTHING, "lam_scale": {}},
+    "no horizon": {**EVERYTHING, "horizon": None},
     "one lag automatic": {"input_lags": "auto", "output_lags": 0},
     "direct path": {"skip": True},
 }
@@ -109,16 +107,6 @@ def test_settings_are_frozen() -> None:
     assert settings.seed == 0
 
 
-def test_the_table_is_frozen_too() -> None:
-    given = {"layer0.W/column": 2}
-    settings = Settings(lam_scale=given)
-    given["layer0.W/column"] = 5  # the settings do not follow the caller
-    assert settings.lam_scale == {"layer0.W/column": 2.0}
-    assert tuple(settings.lam_scale.items()) == (("layer0.W/column", 2.0),)
-    with pytest.raises(TypeError):
-        settings.lam_scale["layer0.W/column"] = 3.0  # type: ignore[index]
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_equal_settings_are_one_key(name: str) -> None:
     settings = Settings(**VARIANTS[name])
@@ -130,7 +118,6 @@ def test_equal_settings_are_one_key(name: str) -> None:
     )
     assert {settings: "found"}.keys() == set(copies)
     assert settings.replace(seed=43) not in {settings}
-    assert settings.replace(lam_scale={"*": 3.0}) not in {settings}
 
 
 def test_a_single_number_is_enough() -> None:
@@ -163,8 +150,7 @@ BOTH_ZERO = (
 HIDDEN = "setting hidden: give at least one layer, each of 1 to 10000 units (got {})."
 LAM = "setting lam: give one or more positive numbers (got {})."
 LAGS = 'give a whole number or "auto"'
-REACH = "setting reach: give a whole number above 0, or leave it out (got {})."
-TABLE = 'setting lam_scale: give a table, such as {"layer0.W/column" = 2.0} (got 3).'
+HORIZON = "setting horizon: give a whole number above 0, or leave it out (got {})."
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"lamda": 1}, f"setting lamda is unknown; known are {KNOWN}."),
@@ -252,19 +238,6 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "reach in text": ({"reach": "none"}, REACH.format("'none'")),
     "bias": ({"bias": "maybe"}, "setting bias: give true or false (got 'maybe')."),
     "bias one": ({"bias": 1}, "setting bias: give true or false (got 1)."),
-    "lam_scale": ({"lam_scale": 3}, TABLE),
-    "lam_scale in text": (
-        {"lam_scale": {"layer0.W/column": "big"}},
-        "setting lam_scale: give a number (got 'big').",
-    ),
-    "lam_scale zero": (
-        {"lam_scale": {"layer0.W/column": 0}},
-        "setting lam_scale: input should be greater than 0 (got 0).",
-    ),
-    "lam_scale infinite": (
-        {"lam_scale": {"a": 1.0, "b": float("inf")}},
-        "setting lam_scale: give a finite number (got inf).",
-    ),
     "activation of the wrong type": (
         {"activation": 3},
         "setting activation: give text (got 3).",
@@ -406,7 +379,6 @@ def test_a_file_that_is_not_toml(tmp_path: Path) -> None:
         ("reach = 3", "setting reach: an mlp has no recurrence; use network = lstm or rnn."),
         ("hidden = []", HIDDEN.format("()")),
         ("self = 1", f"setting self is unknown; known are {KNOWN}."),
-        ("lam_scale = 3", TABLE),
     ],
 )
 def test_a_bad_setting_in_a_file_names_the_file(text: str, said: str, tmp_path: Path) -> None:

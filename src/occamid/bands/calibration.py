@@ -1,23 +1,61 @@
-"""Conformal inflation: bands as wide as errors on held-back data ask for.
+"""The width of bands from errors on held-back data: the posterior gives the shape, they the scale.
 
-It assumes that the scores ``|y − mean|/std`` on held-back blocks of the estimation data and on
-future data come from the same distribution: the process and its excitation stay the same, and
-blocks are long against the memory of the process.
+It is assumed that scores ``|y − mean|/std`` on held-back data and on future data come from the same
+distribution: the process and its excitation stay the same.  Errors of a free run are coloured, so
+many of them say no more than a few independent ones would: they are counted by that number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 Array = np.ndarray
+SHARE = 0.95  # the band that is made right
+FEWEST = 20  # independent scores below which the tail is not read off but taken from Student's t
+NARROWEST, WIDEST = 0.2, 50.0
 
 
-def conformal_inflation(scores: Float[Array, "S ny"], share: float = 0.95) -> Float[Array, " ny"]:
-    """The factor on the bands that makes the central ``share`` band hold that share of the scores.
+def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, " ny"]:
+    """The factor on the bands that makes the central band hold its share of held-back errors.
 
-    Split conformal: the ``ceil((S + 1) share)``-th smallest score over the Gaussian one.
+    ``scores`` are signed, ``(y − mean)/std``, one array for each uninterrupted run.  With n
+    independent scores it is split conformal: the ``⌈(n + 1) share⌉/n`` quantile of their size over
+    the Gaussian one; with few, their root mean square times Student's factor.
     """
-    rank = min(int(np.ceil((len(scores) + 1) * share)), len(scores)) - 1
-    return np.sort(scores, axis=0)[rank] / norm.ppf(0.5 + share / 2)
+    size = np.abs(np.concatenate(scores))
+    found = np.ones(size.shape[1])
+    for k in range(size.shape[1]):
+        n = independent([run[:, k] for run in scores])
+        usual = norm.ppf(0.5 + SHARE / 2)
+        if n < FEWEST:
+            wide = t.ppf(0.5 + SHARE / 2, max(n, 1.0)) / usual
+            found[k] = wide * np.sqrt(np.mean(size[:, k] ** 2))
+        else:
+            level = min(1.0, np.ceil((n + 1) * SHARE) / n)
+            found[k] = np.quantile(size[:, k], level) / usual
+    return np.clip(np.nan_to_num(found, nan=1.0), NARROWEST, WIDEST)
+
+
+def independent(runs: Sequence[Float[Array, " T"]]) -> float:
+    """How many independent scores are worth as much as these: ``n / (1 + 2 Σ ρ_k)``.
+
+    ρ is the autocorrelation of the scores' size, summed until it first falls to zero.
+    """
+    total = sum(map(len, runs))
+    sizes = [np.abs(run) for run in runs]
+    mean = np.mean(np.concatenate(sizes))
+    centred = [size - mean for size in sizes]
+    variance = sum(float(c @ c) for c in centred)
+    if variance <= 0:
+        return float(total)
+    longest, correlated = max(map(len, runs)), 0.0
+    for lag in range(1, longest):
+        rho = sum(float(c[lag:] @ c[:-lag]) for c in centred if len(c) > lag) / variance
+        if rho <= 0:
+            break
+        correlated += rho
+    return total / (1 + 2 * correlated)

@@ -29,6 +29,7 @@ from occamid.training.model import Model, columns
 
 Array = np.ndarray
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+HORIZONS = (1, 10, 100)  # steps ahead with an inflation of their own; a free run is the last
 
 
 class DivergedWarning(UserWarning):
@@ -39,17 +40,17 @@ class DivergedWarning(UserWarning):
 class Ensemble:
     """A weighted mixture of Laplace posteriors in one common small network.
 
-    ``inflation`` widens the bands of each output (1: as the posterior says) by what free runs on
-    the estimation data ask for.  ``feedback`` is where the noise enters unless a caller says
-    otherwise: ``process`` for models fitted one step ahead, ``none`` (added to the output only)
-    for models refined in free run.
+    ``inflation`` widens the bands of each output (1: as the posterior says) by what held-back
+    data ask for, one row for each of :data:`HORIZONS`.  ``feedback`` is where the noise enters
+    unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none`` (added
+    to the output only) for models refined in free run.
     """
 
     posteriors: tuple[Posterior, ...]
     weights: Float[Array, " K"]
     members: Members  # the posteriors' means
     mixture: Mixture
-    inflation: Float[Array, " ny"]
+    inflation: Float[Array, "H ny"]
     feedback: Feedback = "process"
 
     @property
@@ -112,7 +113,7 @@ class Ensemble:
         (:mod:`occamid.bands.initial`).
         """
         inputs, known, missing = self._with_past(columns(u), columns(y_init))
-        return weighted_median(self.members.free_run(inputs, known), self.weights)[missing:]
+        return self._centre(self.members.free_run(inputs, known))[missing:]
 
     def simulate(
         self,
@@ -157,8 +158,8 @@ class Ensemble:
             else:
                 sampling = Sampling(samples, feedback, levels, seed, memory_mb)
                 run = free_run_distribution(*place, total - start, sampling)
-        centre = None if samples is None else self.free_run(record.u, record.y[:n_init])
-        return self._finish(run, known, total - start, centre).after(missing)
+        centre = None if samples is None else self._centre(self.members.free_run(u, known))
+        return self._finish(run, known, total - start, centre, HORIZONS[-1]).after(missing)
 
     def predict(
         self,
@@ -186,11 +187,17 @@ class Ensemble:
             else:
                 sampling = Sampling(samples, feedback, levels, seed, memory_mb)
                 run = ahead_distribution(*place, horizon, sampling)
-        centre = None if samples is None else self._predicted(record, horizon)
-        return self._finish(run, record.y[: self.start], 0, centre)
+        centre = None if samples is None else self._centre(self.members.predict(record, horizon))
+        return self._finish(run, record.y[: self.start], 0, centre, horizon)
 
-    def _predicted(self, record: Record, horizon: int) -> Float[Array, "N ny"]:
-        return weighted_median(self.members.predict(record, horizon), self.weights)
+    def _centre(self, runs: Float[Array, "K N ny"]) -> Float[Array, "N ny"]:
+        return weighted_median(runs, self.weights)
+
+    def inflation_at(self, horizon: int) -> Float[Array, " ny"]:
+        """The factor on the bands so many steps ahead, between those of :data:`HORIZONS`."""
+        at = np.log(min(horizon, HORIZONS[-1]))
+        logs = [np.interp(at, np.log(HORIZONS), column) for column in np.log(self.inflation).T]
+        return np.exp(logs)
 
     def _with_past(
         self, u: Float[Array, "N nu"], known: Float[Array, "n ny"]
@@ -212,6 +219,7 @@ class Ensemble:
             self.mixture.noise_std,
             scaling.apply_u(u),
             scaling.apply_y(known),
+            scaling.y_spread,
         )[-missing:]
         past = past * scaling.u_scale + scaling.u_offset
         longer = np.concatenate([np.repeat(known[:1], missing, axis=0), known])
@@ -229,8 +237,12 @@ class Ensemble:
         known: Float[Array, "n ny"],
         skip: int,
         centre: Float[Array, "N ny"] | None,
+        horizon: int,
     ) -> Run:
-        """The user's units, the inflation, the known rows in front; a word about divergence."""
+        """The user's units, the inflation, the known rows in front; a word about divergence.
+
+        Spread and inflation are about the centre, which is not the mean of a few samples.
+        """
         if run.diverged:
             warnings.warn(
                 f"{run.diverged:.1%} of the posterior diverged in free run, set aside; "
@@ -239,22 +251,29 @@ class Ensemble:
                 DivergedWarning,
                 stacklevel=3,
             )
-        scale, widen = self.first.scaling, self.inflation
-        mean, certain = run.mean[skip:], np.zeros_like(known)
-
-        def spread(x: Float[Array, "T ny"] | None) -> Float[Array, "N ny"]:
-            assert x is not None
-            return np.concatenate([certain, widen * x[skip:] * scale.y_scale])
-
+        scale, widen = self.first.scaling, self.inflation_at(horizon)
+        certain, front = np.zeros_like(known), [known] * len(run.levels)
+        mean = scale.undo_y(run.mean[skip:])
+        whole = np.concatenate([known, mean]) if centre is None else centre
+        middle = whole[len(known) :]
+        assert run.std is not None
+        assert run.epistemic_std is not None
+        assert run.aleatoric_std is not None
         assert run.quantiles is not None
-        quantiles = scale.undo_y(mean + widen * (run.quantiles[:, skip:] - mean))
-        front = np.broadcast_to(known, (len(run.levels), *known.shape))
+        with np.errstate(invalid="ignore", over="ignore"):  # where nothing is left in the range
+            aside = (mean - middle) / scale.y_scale
+            std, epistemic = (np.hypot(x[skip:], aside) for x in (run.std, run.epistemic_std))
+            quantiles = middle + widen * (scale.undo_y(run.quantiles[:, skip:]) - middle)
+
+        def spread(x: Float[Array, "T ny"]) -> Float[Array, "N ny"]:
+            return np.concatenate([certain, widen * x * scale.y_scale])
+
         return Run(
-            mean=np.concatenate([known, scale.undo_y(mean)]) if centre is None else centre,
+            mean=whole,
             n_init=len(known),
-            std=spread(run.std),
-            epistemic_std=spread(run.epistemic_std),
-            aleatoric_std=spread(run.aleatoric_std),
+            std=spread(std),
+            epistemic_std=spread(epistemic),
+            aleatoric_std=spread(run.aleatoric_std[skip:]),
             levels=run.levels,
             quantiles=np.concatenate([front, quantiles], axis=1),
             diverged=run.diverged,
@@ -290,12 +309,13 @@ def combine(
             factors[k, rows[:, None], np.arange(F.shape[1])] = F
     noise = np.sqrt(np.stack([p.noise_variance for p in posteriors]))
     share = share / share.sum()
+    scaling = posteriors[0].model.scaling
     return Ensemble(
         posteriors=posteriors,
         weights=share,
         members=members,
-        mixture=Mixture(members.weights, factors, noise, share),
-        inflation=np.ones(noise.shape[1]),
+        mixture=Mixture(members.weights, factors, noise, share, scaling.y_centre, scaling.y_spread),
+        inflation=np.ones((len(HORIZONS), noise.shape[1])),
         feedback=feedback,
     )
 
@@ -324,35 +344,23 @@ def ensemble_of(
     *,
     count: int = 10,
     method: Method = "full",
-    held_back: Sequence[slice] | None = None,
 ) -> Ensemble:
-    """The best models of a batch as an even mixture, chosen on its own data.
-
-    ``held_back`` are the rows that the training was not given.
-    """
+    """The best models of a batch as an even mixture, chosen on its own data."""
     data = as_records(records)
-    posteriors = [
-        fit_posterior(batch.model(index), data, method, held_back=held_back)
-        for index in batch.ranking(count)
-    ]
-    return widen_to_residuals(combine(posteriors), data, held_back)
+    posteriors = [fit_posterior(batch.model(at), data, method) for at in batch.ranking(count)]
+    return widen_to_residuals(combine(posteriors), data)
 
 
-def widen_to_residuals(
-    ensemble: Ensemble,
-    records: tuple[Record, ...],
-    held_back: Sequence[slice] | None = None,
-) -> Ensemble:
+def widen_to_residuals(ensemble: Ensemble, records: tuple[Record, ...]) -> Ensemble:
     """Inflate the bands where free runs on the estimation data already leave them.
 
     The posterior takes one-step residuals for white.  A slow disturbance makes them correlated,
     and free-run errors larger than white noise would; the estimation data show by how much.
     """
     squares = []
-    for record, block in zip(records, held_back or (slice(0, 0),) * len(records), strict=True):
+    for record in records:
         run = ensemble.simulate(record)
-        used = np.arange(len(record)) >= ensemble.start
-        used[block] = False
-        squares.append(((record.y - run.mean)[used] / run.spread[used]) ** 2)
+        rest = run.after(run.n_init)
+        squares.append(((record.y[run.n_init :] - rest.mean) / rest.spread) ** 2)
     seen = np.sqrt(np.mean(np.concatenate(squares), axis=0))
-    return replace(ensemble, inflation=np.maximum(1.0, seen))
+    return replace(ensemble, inflation=np.tile(np.maximum(1.0, seen), (len(HORIZONS), 1)))

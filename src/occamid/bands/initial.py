@@ -38,6 +38,7 @@ def past_inputs(
     noise_std: Float[Array, "K ny"],
     u: Float[Array, "N nu"],
     y: Float[Array, "n ny"],
+    spread: Float[Array, " ny"],
 ) -> Float[Array, "k nu"]:
     """Inputs of the ``max_lag − output_lag`` samples before the record, oldest first, scaled.
 
@@ -50,7 +51,7 @@ def past_inputs(
     roots = np.stack([root for _, root in laws])
     starts = np.random.default_rng(0).standard_normal((STARTS, count, u.shape[1]))
     starts[0] = 0.0
-    sigma = np.maximum(noise_std, SMALLEST_NOISE)
+    sigma = np.maximum(noise_std, SMALLEST_NOISE * spread)
     with jax.enable_x64(True):
         found = _search(
             network, terms, weights, sigma, u[: len(y)], y, mean, roots, jnp.asarray(starts)

@@ -14,13 +14,14 @@ from jaxtyping import Float
 from scipy.stats import norm
 
 from occamid.assessment.run import Run
-from occamid.bands.mixture import LIMIT, Feedback, Mixture, weighted_median
+from occamid.bands.mixture import Feedback, Mixture, weighted_median
 from occamid.data.windows import Terms, Windows
 from occamid.networks import Network
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import read
 
-WIDEST = 10.0  # a first-order band wider than this many only says that first order has failed
+Array = np.ndarray
+WIDEST = 10.0  # standard deviations of the output: beyond, first order says only that it failed
 
 
 def linearised(
@@ -38,8 +39,7 @@ def linearised(
 
     Free run after ``forced`` rows, or ``horizon`` steps ahead.  The centre is the weighted median
     of the members' runs; quantiles are those of the Gaussian around it whose variance is the
-    members' mean squared distance from it.  Members whose run or band leaves the
-    range are set aside and counted in ``diverged``.
+    members' mean squared distance from it.
     """
     factor = mixture.factor
     if factor.ndim == 2:
@@ -50,21 +50,35 @@ def linearised(
         horizon, forced = None, data.y.shape[1]
     found = _linearised(network, terms, feedback, horizon, members, experiment, forced)
     runs, epistemic, aleatoric = (np.asarray(part) for part in found)
-    centre = weighted_median(runs, mixture.weights)
+    return _mixed(runs, epistemic, aleatoric, mixture, levels)
+
+
+def _mixed(
+    runs: Float[Array, "K T ny"],
+    epistemic: Float[Array, "K T ny"],
+    aleatoric: Float[Array, "K T ny"],
+    mixture: Mixture,
+    levels: tuple[float, ...],
+) -> Run:
+    """Moments of the mixture around its centre.
+
+    A member whose run leaves the range counts as standing at its edge, one whose band is wider
+    than the range as being as wide: what diverges widens the band and is told.
+    """
+    far, widest = WIDEST * mixture.spread, (WIDEST * mixture.spread) ** 2
     with np.errstate(invalid="ignore", over="ignore"):
-        wide = np.max(epistemic + aleatoric, axis=(1, 2))
-        stable = np.all(np.abs(runs) < LIMIT, axis=(1, 2)) & (wide < WIDEST**2)
-    keep = stable if stable.any() else np.ones_like(stable)
-    runs, epistemic, aleatoric = runs[keep], epistemic[keep], aleatoric[keep]
-    weights = mixture.weights[keep] / mixture.weights[keep].sum()
-    weigh = lambda x: np.tensordot(weights, x, axes=1)  # noqa: E731
-    gone = float(mixture.weights[~stable].sum())
-    with np.errstate(invalid="ignore", over="ignore"):  # where no member is stable, neither is this
-        inner = weigh(epistemic) + weigh((runs - centre) ** 2)
-        noise = weigh(aleatoric)
-        std = np.sqrt(inner + noise)
-        quantiles = centre + norm.ppf(levels)[:, None, None] * std
-        return Run(centre, 0, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
+        away = np.nan_to_num(runs - mixture.centre, nan=np.inf)
+        wide = ~(np.isfinite(epistemic) & (epistemic + aleatoric < widest))
+        gone = float(mixture.weights[np.any((np.abs(away) > far) | wide, axis=(1, 2))].sum())
+        runs = mixture.centre + np.clip(away, -far, far)
+        epistemic = np.where(wide, widest, epistemic)
+        aleatoric = np.where(np.isfinite(aleatoric), np.minimum(aleatoric, widest), widest)
+    centre = weighted_median(runs, mixture.weights)
+    weigh = lambda x: np.tensordot(mixture.weights, x, axes=1)  # noqa: E731
+    inner, noise = weigh(epistemic) + weigh((runs - centre) ** 2), weigh(aleatoric)
+    std = np.sqrt(inner + noise)
+    quantiles = centre + norm.ppf(levels)[:, None, None] * std
+    return Run(centre, 0, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
 
 
 class _Linear(NamedTuple):

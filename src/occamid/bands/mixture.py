@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 Array = np.ndarray
 Feedback = Literal["process", "none"]
-LIMIT = 1e3  # a run beyond this many standard deviations of the output has diverged
+LIMIT = 1e3  # a sample beyond this many standard deviations of the output has diverged
 
 
 class Mixture(NamedTuple):
@@ -19,6 +19,8 @@ class Mixture(NamedTuple):
     factor: Float[Array, "K P r"] | Float[Array, "K P"]
     noise_std: Float[Array, "K ny"]
     weights: Float[Array, " K"]
+    centre: Float[Array, " ny"]  # mean and standard deviation of the estimation outputs
+    spread: Float[Array, " ny"]
 
 
 def weighted_median(

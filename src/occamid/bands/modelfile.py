@@ -20,6 +20,7 @@ from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
+from occamid.files.manifest import current
 from occamid.networks import ACTIVATIONS, MLP, Network, Recurrent
 from occamid.training.model import Model
 
@@ -27,7 +28,7 @@ Array = np.ndarray
 NAME = "model.safetensors"  # in a run folder
 FORMAT = 2
 KINDS = ("lstm", "rnn")
-SCALING = ("u_offset", "u_scale", "y_offset", "y_scale")
+SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_std", "y_mean", "y_std")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
 
 
@@ -36,7 +37,7 @@ class Contents(NamedTuple):
 
     posteriors: tuple[Posterior, ...]
     weights: Float[Array, " K"]
-    inflation: Float[Array, " ny"]
+    inflation: Float[Array, "H ny"]
     feedback: Feedback
 
 
@@ -89,17 +90,19 @@ def read_about(path: str | Path) -> dict[str, Any]:
 
 def model_file(path: str | Path) -> Path:
     """The model file of a run folder, or the path itself."""
-    return Path(path) / NAME if Path(path).is_dir() else Path(path)
+    return current(Path(path), NAME) if Path(path).is_dir() else Path(path)
 
 
 def read(path: str | Path) -> Contents:
     """Read what :func:`write` wrote; anything else is refused with the reason."""
     path = model_file(path)
     header, arrays = _read(path)
-    if header.get("format") != FORMAT:
+    found = header.get("format")
+    if found != FORMAT:
+        advice = "Update occamid" if isinstance(found, int) and found > FORMAT else "Identify again"
         raise FileError(
-            f"{path} has format {header.get('format')}, written by occamid "
-            f"{header.get('version', '?')}; this version reads format {FORMAT}. Update occamid."
+            f"{path} has format {found}, written by occamid {header.get('version', '?')}; "
+            f"this version reads format {FORMAT}. {advice}."
         )
     broken = [name for name, value in arrays.items() if not np.isfinite(value).all()]
     if broken:
@@ -111,8 +114,13 @@ def read(path: str | Path) -> Contents:
         feedback = header["feedback"]
         if feedback not in get_args(Feedback):
             raise ValueError(f"feedback is {feedback!r}")
-        shares = _positive(arrays, "weights", (len(posteriors),))
-        inflation = _positive(arrays, "inflation", (len(header["output_names"]),))
+        shares = arrays["weights"]
+        if shares.dtype.kind != "f" or shares.shape != (len(posteriors),):
+            raise ValueError(f"weights is not one number for each of {len(posteriors)} members")
+        if not ((shares >= 0).all() and shares.sum() > 0):
+            raise ValueError("weights is not shares of a whole")
+        inflation = arrays["inflation"]
+        _positive(arrays, "inflation", (len(inflation), len(header["output_names"])))
         return Contents(posteriors, shares, inflation, feedback)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
@@ -163,9 +171,11 @@ def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> P
     _positive(arrays, f"{k}/widths", positions.shape)
     _positive(arrays, f"{k}/noise_variance", channels[1:])
     for letter, count in zip("uy", channels, strict=True):
-        _positive(arrays, f"scaling/{letter}_scale", (count,))
-        if arrays[f"scaling/{letter}_offset"].shape != (count,):
-            raise ValueError(f"scaling/{letter}_offset does not fit the channels")
+        for what in ("scale", "std"):
+            _positive(arrays, f"scaling/{letter}_{what}", (count,))
+        for what in ("offset",) if letter == "u" else ("offset", "mean"):
+            if arrays[f"scaling/{letter}_{what}"].shape != (count,):
+                raise ValueError(f"scaling/{letter}_{what} does not fit the channels")
     model = Model(
         network=network,
         terms=terms,

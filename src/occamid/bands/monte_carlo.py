@@ -8,7 +8,6 @@ bounded in both samples and steps while quantiles stay exact.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,6 +24,7 @@ from occamid.data.windows import Terms, Windows
 from occamid.networks import Network
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import k_step, push, read
+from occamid.training.cores import cores
 
 Array = np.ndarray
 BLOCK = 128  # rows whose samples are held at a time
@@ -238,7 +238,7 @@ def _collect(
     """
     P = mixture.mean.shape[1]
     samples, _, levels, seed, memory_mb = sampling
-    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    workers = cores() if jax.default_backend() == "cpu" else 1
     chunk = max(1, min(math.ceil(samples / workers), int(memory_mb * 2**18 / (4 * P * workers))))
     members = allocate(mixture.weights, samples)
     keep = samples * P * 4 < memory_mb * 2**20 / 4
@@ -252,6 +252,9 @@ def _collect(
             jnp.asarray(mixture.noise_std[own], jnp.float32),
             jax.vmap(partial(jax.random.fold_in, root))(numbers),
         )
+
+    def within(x: Float[Array, "B S ny"]) -> Bool[Array, "B S"]:
+        return (np.abs(x - mixture.centre) < LIMIT * mixture.spread).all(axis=-1)
 
     means, factors = (jnp.asarray(x, jnp.float32) for x in (mixture.mean, mixture.factor))
     starts = range(0, samples, chunk)
@@ -269,7 +272,7 @@ def _collect(
 
             runs = list(pool.map(run, starts))
             clean, noisy = (np.concatenate([r[j] for r in runs], axis=1) for j in range(2))
-            parts.append(_reduce(clean, noisy, alive, levels))
+            parts.append(_reduce(clean, noisy, alive, levels, within))
     moments = [np.concatenate([p[j] for p in parts], axis=-2) for j in range(4)]
     mean, epistemic, total, quantiles = moments
     total = np.maximum(total, epistemic)  # sampling noise may reverse them where noise is nil
@@ -290,10 +293,11 @@ def _reduce(
     noisy: Float[Array, "B S ny"],
     alive: Bool[Array, " S"],
     levels: tuple[float, ...],
+    within: Callable[[Array], Array],
 ) -> tuple[Array, Array, Array, Array]:
     """Moments and quantiles over the samples; marks in ``alive`` which have not diverged."""
     with np.errstate(invalid="ignore", over="ignore"):
-        inside = (np.abs(clean) < LIMIT).all(axis=-1) & (np.abs(noisy) < LIMIT).all(axis=-1)
+        inside = within(clean) & within(noisy)
     inside = np.logical_and.accumulate(inside & alive, axis=0)
     alive[:] = inside[-1]
     if inside.all():

@@ -7,7 +7,7 @@ scaled units of the training.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -118,7 +118,7 @@ def fit_posterior(
     records: Record | Iterable[Record],
     method: Method = "full",
     center: Literal["weights", "laplace"] = "weights",
-    held_back: Sequence[slice] | None = None,
+    shape: tuple[int, int] | None = None,
 ) -> Posterior:
     """The posterior of a trained model, given the records it was trained on.
 
@@ -126,8 +126,8 @@ def fit_posterior(
     ``diagonal`` the paper's (Eqs. 9–10) from the recursive curvature, ``last-layer`` full over
     the output layer with everything below it fixed.  ``center="laplace"`` moves the mean to
     ``−Σ ĝ``, the maximum of the quadratic expansion (exact where the model is linear in the
-    uncertain weights); by default it stays at the trained weights.  ``held_back`` names the
-    rows of each record that the model was not trained on.
+    uncertain weights); by default it stays at the trained weights.  ``shape`` pads the
+    records, so that others of about this size share what is compiled.
     """
     check_choice("posterior", method, METHODS)
     check_choice("center", center, ("weights", "laplace"))
@@ -138,7 +138,7 @@ def fit_posterior(
     positions, places, widths = _uncertain(model, live, small, method)
     # All derivatives are taken in the network as trained: one shape, compiled once for all models.
     with jax.enable_x64(True):
-        data = model._windows(as_records(records), model.start, held_back)
+        data = model.windows(as_records(records), model.start, shape)
         first, squares = _first_order(model.network, model._params(), data)
         curve = _diagonals if method == "diagonal" else _gram
         curvature = curve(model, data, places)

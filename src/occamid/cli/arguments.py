@@ -53,7 +53,9 @@ Example = Annotated[
 Config = Annotated[Path | None, typer.Option(help="TOML file of a job, such as RUN/settings.toml.")]
 Seed = Annotated[int | None, typer.Option(help="Fixes everything that is random.")]
 Out = Annotated[Path, typer.Option(help="Run folder to write.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is in the run folder.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace the run in the folder; other files stay.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run left off.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else.")]
 

@@ -16,11 +16,13 @@ from rich.text import Text
 
 from occamid.assessment.run import Run
 from occamid.bands.ensemble import Ensemble, load
-from occamid.bands.modelfile import read_about
+from occamid.bands.modelfile import model_file, read_about
 from occamid.cli.shared import console, listed, say
 from occamid.data.record import Record
 from occamid.errors import DataError, FileError, SettingsError
-from occamid.files.atomic import replace_file
+from occamid.files import manifest
+from occamid.files.atomic import check_new_file, replace_file, same_file
+from occamid.files.folder import rewrite
 from occamid.files.plain import plain
 from occamid.identification.job import Job
 from occamid.networks import matrices
@@ -36,6 +38,7 @@ Gaps = Annotated[str, typer.Option(help="Missing values: error, or split.")]
 Resample = Annotated[
     bool, typer.Option("--resample", help="Interpolate to the steps of the model.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one already.")]
 Step = Annotated[float | None, typer.Option(help="Seconds between samples, without a time column.")]
 
 
@@ -84,16 +87,6 @@ def _job(run: Path) -> Job:
         return Job()
 
 
-def _check_out(out: Path) -> None:
-    """Refuse a file that cannot be written, before any work."""
-    if out.is_dir():
-        raise FileError(f"{out} is a folder; name a file in it with --out.")
-    if not out.absolute().parent.is_dir():
-        raise FileError(
-            f"{out}: there is no folder {out.parent}; make it, or choose another --out."
-        )
-
-
 def _table(record: Record, found: Run) -> pd.DataFrame:
     """Time, mean, standard deviation and 95 % band of every output."""
     low, high = found.interval(0.95)
@@ -108,8 +101,11 @@ def _table(record: Record, found: Run) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _write_table(table: pd.DataFrame, out: Path, known: int, as_json: bool, facts: Any) -> None:
-    replace_file(out, table.to_csv(index=False, float_format="%.9g").encode())
+def _write_table(
+    table: pd.DataFrame, out: Path, force: bool, known: int, as_json: bool, facts: Any
+) -> None:
+    content = table.to_csv(index=False, float_format="%.9g").encode()
+    replace_file(out, content, overwrite=force)
     if as_json:
         print(json.dumps(plain({"out": str(out), "known": known, **facts})))
     else:
@@ -128,13 +124,14 @@ def simulate(
         int | None, typer.Option(min=2, help="Monte Carlo samples; default: first-order bands.")
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("sim.csv"),
+    force: Force = False,
     gaps: Gaps = "error",
     resample: Resample = False,
     sampling_time: Step = None,
     as_json: Json = False,
 ) -> None:
     """Free run of a model on a file's inputs, with bands; only its first outputs are looked at."""
-    _check_out(out)
+    check_new_file(out, overwrite=force, inputs=(model_file(run), file))
     ensemble = load(run)
     record = _read(run, ensemble, file, gaps, resample, sampling_time)
     start = ensemble.start if n_init is None else n_init
@@ -142,7 +139,7 @@ def simulate(
     judged = runs.judge(record, found)
     named = {"rmse": "rmse", "fit": "fit %", "coverage95": "95 % band covers"}
     facts = {name: judged[key] for key, name in named.items()}
-    _write_table(_table(record, found), out, start, as_json, facts)
+    _write_table(_table(record, found), out, force, start, as_json, facts)
 
 
 def predict(
@@ -150,13 +147,14 @@ def predict(
     file: File,
     horizon: Annotated[int, typer.Option(min=1, help="Steps ahead.")] = 1,
     out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("prediction.csv"),
+    force: Force = False,
     gaps: Gaps = "error",
     resample: Resample = False,
     sampling_time: Step = None,
     as_json: Json = False,
 ) -> None:
     """Predict a file's outputs a number of steps ahead from its own measurements."""
-    _check_out(out)
+    check_new_file(out, overwrite=force, inputs=(model_file(run), file))
     ensemble = load(run)
     record = _read(run, ensemble, file, gaps, resample, sampling_time)
     if horizon >= len(record):
@@ -166,12 +164,13 @@ def predict(
         )
     found = ensemble.predict(record, horizon)
     facts = {"rmse": tuple(map(float, found.rmse(record))), "horizon": horizon}
-    _write_table(_table(record, found), out, ensemble.start, as_json, facts)
+    _write_table(_table(record, found), out, force, ensemble.start, as_json, facts)
 
 
 def compare(
     paths: Annotated[list[Path], typer.Argument(help="Run folders, then the file to compare on.")],
     out: Annotated[Path | None, typer.Option(help="Plot to write, PNG or SVG.")] = None,
+    force: Force = False,
     gaps: Gaps = "error",
     resample: Resample = False,
     sampling_time: Step = None,
@@ -180,11 +179,12 @@ def compare(
     """Fit, error and size of one or more runs in free run on one file."""
     if len(paths) < 2:
         raise SettingsError("compare needs one or more run folders and a file after them.")
+    *folders, file = paths
     if out is not None:
-        _check_out(out)
+        figures.require()
+        check_new_file(out, overwrite=force, inputs=(*map(model_file, folders), file))
         if out.suffix.lower() not in (".png", ".svg"):
             raise FileError(f"{out}: a plot is written as .png or .svg; choose such a name.")
-    *folders, file = paths
     rows, shown = [], []
     for folder in folders:
         ensemble = load(folder)
@@ -194,7 +194,8 @@ def compare(
         rows.append({"run": str(folder), **judged, "parameters": ensemble.parameters})
         shown.append((str(folder), found.mean))
     if out is not None:
-        figures.save(figures.compare_figure(record, shown, f"free run on {record.name}"), out)
+        figure = figures.compare_figure(record, shown, f"free run on {record.name}")
+        figures.save(figure, out, overwrite=force)
     if as_json:
         print(json.dumps(plain(rows)))
         return
@@ -251,17 +252,23 @@ def inspect(run: RunFolder, as_json: Json = False) -> None:
 def report(
     run: Annotated[Path, typer.Argument(help="Run folder of identify.")],
     out: Annotated[Path | None, typer.Option(help="HTML to write; default: in the folder.")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the report of a run again: one HTML file that opens without a network."""
     content = runs.read_json(run, runs.CONTENT)
     target = out or run / runs.PAGE
-    _check_out(target)
+    again = target.name == runs.PAGE and same_file(target.parent, run)
+    read = manifest.current(run, runs.CONTENT)
+    check_new_file(target, overwrite=force or again, inputs=(read,))
     try:
         page = render(content)
     except (ArithmeticError, AttributeError, LookupError, TemplateError, TypeError, ValueError):
         raise FileError(f"{run / runs.CONTENT} is damaged; identify again.") from None
-    replace_file(target, page.encode())
+    if again:
+        rewrite(run, runs.PAGE, page.encode(), overwrite=force)
+    else:
+        replace_file(target, page.encode(), overwrite=force)
     if as_json:
         print(json.dumps({"out": str(target)}))
     else:

@@ -18,12 +18,34 @@ Method = Literal["standardize", "detrend", "none"]
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """``scaled = (value - offset) / scale`` for every channel."""
+    """``scaled = (value - offset) / scale`` for every channel.
+
+    ``mean`` and ``std`` are those of the estimation data, whatever was done with them: what is
+    far away or wide is measured in these.
+    """
 
     u_offset: Float[Array, " nu"]
     u_scale: Float[Array, " nu"]
     y_offset: Float[Array, " ny"]
     y_scale: Float[Array, " ny"]
+    u_std: Float[Array, " nu"]
+    y_mean: Float[Array, " ny"]
+    y_std: Float[Array, " ny"]
+
+    @property
+    def y_centre(self) -> Float[Array, " ny"]:
+        """Mean outputs of the estimation data, in scaled units."""
+        return self.apply_y(self.y_mean)
+
+    @property
+    def y_spread(self) -> Float[Array, " ny"]:
+        """Standard deviations of the outputs, in scaled units: 1 where they are standardised."""
+        return self.y_std / self.y_scale
+
+    @property
+    def u_spread(self) -> Float[Array, " nu"]:
+        """Standard deviations of the inputs, in scaled units."""
+        return self.u_std / self.u_scale
 
     def apply(self, record: Record) -> Record:
         """The record in scaled units."""
@@ -33,7 +55,7 @@ class Scaling:
         """Inputs in scaled units."""
         return (u - self.u_offset) / self.u_scale
 
-    def apply_y(self, y: Float[Array, "N ny"]) -> Float[Array, "N ny"]:
+    def apply_y(self, y: Float[Array, "... ny"]) -> Float[Array, "... ny"]:
         """Outputs in scaled units."""
         return (y - self.y_offset) / self.y_scale
 
@@ -67,4 +89,6 @@ def fit_scaling(records: Sequence[Record], method: Method) -> Scaling:
     def scale(x: Float[Array, "N n"]) -> Float[Array, " n"]:
         return x.std(axis=0) if method == "standardize" else np.ones(x.shape[1])
 
-    return Scaling(offset(u), scale(u), offset(y), scale(y))
+    return Scaling(
+        offset(u), scale(u), offset(y), scale(y), u.std(axis=0), y.mean(axis=0), y.std(axis=0)
+    )

@@ -98,13 +98,12 @@ def windows(
     records: Sequence[Record],
     terms: Terms,
     start: int,
-    held_back: Sequence[slice] | None = None,
+    shape: tuple[int, int] | None = None,
 ) -> Windows:
-    """Terms and targets from sample ``start`` of each record; none crosses a border.
+    """Regressors and targets from sample ``start`` of each record; none crosses a border.
 
-    ``held_back`` names rows of each record that are not to be learned from: no window with one
-    of their outputs in it, as target or as regressor, counts.  (The state of a recurrent
-    network still runs through them; it is never asked to match them.)
+    With ``shape`` (records, rows) the batch is padded to it, so that other records of about this
+    size share what was compiled for it.
     """
     for record in records:
         if len(record) <= start:
@@ -120,21 +119,32 @@ def windows(
     ]
     y = [r.y[start:] for r in records]
     valid = [np.ones((len(part), 1)) for part in y]
-    for part, record, block in zip(valid, records, held_back or (), strict=held_back is not None):
-        first, stop, _ = block.indices(len(record))
-        part[max(0, first - start) : max(0, stop + terms.output_lag - start)] = 0.0
+    history = [r.y[start - terms.output_lag : start] for r in records]
     return Windows(
-        z=jnp.asarray(_pad(z)),
-        y=jnp.asarray(_pad(y)),
-        valid=jnp.asarray(_pad(valid)),
-        history=jnp.asarray(np.stack([r.y[start - terms.output_lag : start] for r in records])),
-        residuals=jnp.asarray(
-            [float(v.sum() * part.shape[1]) for v, part in zip(valid, y, strict=True)]
-        ),
+        z=jnp.asarray(_pad(z, shape)),
+        y=jnp.asarray(_pad(y, shape)),
+        valid=jnp.asarray(_pad(valid, shape)),
+        history=jnp.asarray(_pad(history, shape and (shape[0], terms.output_lag))),
+        residuals=jnp.asarray([float(v.sum() * y[0].shape[1]) for v in _pad(valid, shape)]),
     )
 
 
-def _pad(parts: Sequence[Float[Array, "_ n"]]) -> Float[Array, "R Tmax n"]:
+def padded_shape(records: Sequence[Record]) -> tuple[int, int]:
+    """Records and rows to pad to: an even number of records, rows in steps of about a tenth.
+
+    The folds of a cross-validation then have few shapes, and few programs are compiled.
+    """
+    longest = max(map(len, records))
+    step = 2 ** max(3, int(np.log2(longest)) - 3)
+    return -(-len(records) // 2) * 2, -(-longest // step) * step
+
+
+def _pad(
+    parts: Sequence[Float[Array, "_ n"]], shape: tuple[int, int] | None = None
+) -> Float[Array, "R Tmax n"]:
     """Stack along a new first axis, zeros after the end of the shorter ones."""
-    longest = max(len(part) for part in parts)
-    return np.stack([np.pad(part, ((0, longest - len(part)), (0, 0))) for part in parts])
+    records, rows = shape or (len(parts), max(len(part) for part in parts))
+    found = np.zeros((records, rows, parts[0].shape[1]))
+    for row, part in zip(found, parts, strict=False):
+        row[: len(part)] = part
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +13,13 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from occamid.errors import FileError
 from occamid.files.atomic import replace_file
+
+DIGITS = 24  # of a key
+OURS = re.compile(  # a finished cycle, or one half written by ``replace_file``
+    rf"[0-9a-f]{{{DIGITS}}}-\d+\.safetensors|\.[0-9a-f]{{{DIGITS}}}-\d+\.safetensors-\w{{8}}"
+)
 
 
 def digest_of(*parts: Any) -> str:
@@ -23,7 +29,7 @@ def digest_of(*parts: Any) -> str:
         array = np.asarray(leaf)
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(array.tobytes())
-    return digest.hexdigest()[:24]
+    return digest.hexdigest()[:DIGITS]
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,10 @@ class Checkpoints:
 
     def save(self, key: str, cycle: int, tree: Any) -> None:
         """Keep a tree of arrays; the file is whole or not there."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot make {self.folder}: {error.strerror}.") from None
         leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(jax.device_get(tree))]
         content = save({str(k): leaf for k, leaf in enumerate(leaves)})
         replace_file(self._path(key, cycle), content)
@@ -55,10 +64,17 @@ class Checkpoints:
                 return None
         return jax.tree.unflatten(structure, leaves)
 
+    def kept(self) -> list[Path]:
+        """Files of finished cycles, half-written ones too; others that lie there are not ours."""
+        if self.folder.is_symlink() or not self.folder.is_dir():
+            return []
+        found = [p for p in self.folder.iterdir() if OURS.fullmatch(p.name)]
+        return [p for p in found if p.is_file() and not p.is_symlink()]
+
     def clear(self) -> None:
-        """Remove every file, half-written ones too, and the folder if nothing else is in it."""
-        for pattern in ("*.safetensors", ".*.safetensors-*"):
-            for path in self.folder.glob(pattern):
-                path.unlink(missing_ok=True)
-        if self.folder.is_dir() and not any(self.folder.iterdir()):
-            os.rmdir(self.folder)
+        """Remove every file of a cycle, and the folder if nothing else was in it."""
+        found = self.kept()
+        for path in found:
+            path.unlink(missing_ok=True)
+        if found and not any(self.folder.iterdir()):
+            self.folder.rmdir()

@@ -17,15 +17,21 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
-from sklearn.utils import Tags
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.metrics import r2_score
+    from sklearn.utils import Tags
+    from sklearn.utils.validation import (
+        check_consistent_length,
+        check_is_fitted,
+        column_or_1d,
+        validate_data,
+    )
+except ImportError:
+    raise ImportError(
+        'SparseNARX needs scikit-learn; install it with pip install "occamid[sklearn]".'
+    ) from None
 
 from occamid.bands.ensemble import Ensemble
 from occamid.data.record import Record

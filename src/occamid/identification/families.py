@@ -1,4 +1,4 @@
-"""What the automatic mode tries: a few families of models, from simple to flexible.
+"""What is tried: a few families of models, from simple to flexible.
 
 Everything is derived from the records (their length, their proposed lags) and from the effort;
 nothing is tuned to one record.  Whatever the user fixes is fixed in every family.
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from occamid.data.lags import propose_lags
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
@@ -20,20 +22,29 @@ from occamid.training.settings import Settings
 LONGEST_RESPONSE = 50  # lags of the family without output feedback
 LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
 OUTPUT_LAGS = 10
+# Proposed lags are rounded up to these, so that folds share what is compiled.
+ROUND = np.unique(np.concatenate([np.arange(1, 11), 5 * np.arange(2, 11), 25 * np.arange(2, 11)]))
 
 
 @dataclass(frozen=True)
 class Family:
-    """Settings of a batch, and whether its models are refined in free run.
+    """A way to a model: settings of a batch, or plain least squares without; refined or not.
 
-    Families of one ``kind`` are equally simple; the kinds are listed from simple to flexible.
+    ``refined`` fits the free run instead of the one-step prediction.  Families of one ``kind``
+    are equally simple; the kinds are listed from simple to flexible.
     """
 
     name: str
     kind: str
     about: str
-    settings: Settings
+    settings: Settings | None = None
     refined: bool = False
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether the noise of a one-step fit acts through past outputs."""
+        has_outputs = self.settings is None or self.settings.output_lags != 0
+        return has_outputs and not self.refined
 
 
 def families(options: Options, records: Sequence[Record]) -> list[Family]:
@@ -42,7 +53,8 @@ def families(options: Options, records: Sequence[Record]) -> list[Family]:
     scaling = fit_scaling(records, "standardize")
     inputs, outputs = 1, 1  # where the user fixed both, those take their place
     if "auto" in (options.input_lags, options.output_lags):
-        inputs, outputs = propose_lags([scaling.apply(r) for r in records])
+        proposed = propose_lags([scaling.apply(r) for r in records])
+        inputs, outputs = (int(ROUND[np.searchsorted(ROUND, lag)]) for lag in proposed)
     base = {"seed": options.seed, "restarts": options.restarts or options.budget.restarts}
     if options.network != "auto":
         own: dict[str, Any] = {
@@ -57,14 +69,21 @@ def families(options: Options, records: Sequence[Record]) -> list[Family]:
     rows = sum(map(len, records)) // records[0].u.shape[1]
     found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
     fixed = options.fixed()
-    kept = [f for f in found if not _contradicts(f.settings, fixed)]
-    pace = options.budget.pace
-    return [
-        replace(
-            f, settings=f.settings.replace(**{"epochs": round(pace * f.settings.epochs)} | fixed)
-        )
-        for f in kept or found
-    ]
+    kept = [f for f in found if not _contradicts(f, fixed)] or found
+    return [*(() if fixed else CLASSICAL), *(_with(f, options.budget.pace, fixed) for f in kept)]
+
+
+def _with(family: Family, pace: float, fixed: dict[str, Any]) -> Family:
+    """The family at another pace, with what the user fixed."""
+    assert family.settings is not None
+    epochs = round(pace * family.settings.epochs)
+    return replace(family, settings=family.settings.replace(**{"epochs": epochs} | fixed))
+
+
+CLASSICAL = (
+    Family("arx", "linear", "linear, by least squares one step ahead, order by BIC"),
+    Family("output-error", "linear", "linear, by least squares in free run", refined=True),
+)
 
 
 def _check_lags(options: Options, records: Sequence[Record]) -> None:
@@ -80,8 +99,10 @@ def _check_lags(options: Options, records: Sequence[Record]) -> None:
             )
 
 
-def _contradicts(settings: Settings, fixed: dict[str, Any]) -> bool:
+def _contradicts(family: Family, fixed: dict[str, Any]) -> bool:
     """Whether a family is pointless with what the user fixed."""
+    settings = family.settings
+    assert settings is not None
     if "activation" in fixed and fixed["activation"] != settings.activation:
         return True
     if fixed.get("hidden") and settings.activation == "identity" and "activation" not in fixed:

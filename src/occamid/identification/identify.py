@@ -1,9 +1,8 @@
 """Identify: records in, a model with bands out, nothing chosen by hand.
 
-Every family of :mod:`occamid.identification.families` is cross-validated by the referee: a block of
-every record is held back, the family is trained on the rest, and its ensemble simulates the block
-from the block's own first samples.  The best family of the simplest kind whose free-run error is
-nearly the smallest is trained again on everything.  The test record of a user is never seen here.
+The referee tries every family of :mod:`occamid.identification.families` on held-back data and
+chooses; the chosen one is trained again on everything, and its bands are made as wide as the
+held-back errors ask for.  The test record of a user is never seen here.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from occamid.bands.ensemble import Ensemble
+from occamid.bands.ensemble import Ensemble, widen_to_residuals
 from occamid.data.record import Record, as_records
 from occamid.files.checkpoints import Checkpoints
-from occamid.identification.assemble import assemble
+from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.families import Family, families
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import Trial, choose, cross_validate, sharing_settings
+from occamid.identification.referee import Hearing, Trial, calibrated, expected, judge
 from occamid.training.batch import Batch
-from occamid.training.train import train
 
-PIECE = 500  # rows; very long records are trained on evenly spaced pieces
+PIECES = 5  # of which very long records are trained on
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,24 +33,25 @@ class Fit:
     Attributes:
         model: the models with their bands.
         family: what was chosen.
-        trials: every family with its cross-validated error, in the order they were tried.
-        batch: the last training, every restart and cycle.
+        trials: every family with its error on held-back data, in the order they were tried.
+        grounds: why this family was chosen, a sentence for people.
+        batch: the last training, every restart and cycle; none where there is no such thing.
         records: what was trained on (pieces of it, where the records were very long).
         options: what was asked for.
+        expected_rmse: free-run error to expect on new data, per output, from held-back data;
+            not a number where nothing could be held back.
+        expected_interval: its 95 % interval, (low, high) per output.
     """
 
     model: Ensemble
     family: Family
     trials: tuple[Trial, ...]
-    batch: Batch
+    grounds: str
+    batch: Batch | None
     records: tuple[Record, ...]
     options: Options
-
-    @property
-    def expected_rmse(self) -> tuple[float, ...]:
-        """Free-run error to expect on new data, per output: that of the cross-validation."""
-        own = [t.rmse for t in self.trials if t.family == self.family.name]
-        return own[0] if own else tuple(float("nan") for _ in self.model.inflation)
+    expected_rmse: tuple[float, ...]
+    expected_interval: tuple[tuple[float, float], ...]
 
 
 def identify(
@@ -76,28 +75,47 @@ def identify(
     options = Options(**((options.given() if options else {}) | changes))
     data = thin(as_records(records), options.budget.rows)
     tried = families(options, data)
-    several = len(tried) > 1
-    trainings = len(sharing_settings(tried)) * options.budget.folds if several else 0
-    clock = Clock(progress, trainings)
-    trials = cross_validate(tried, data, options, clock, checkpoints) if several else []
-    chosen = choose(tried, trials)
-    bar = clock.sub(f"training {chosen.name}")
-    batch = train(data, chosen.settings, progress=bar, checkpoints=checkpoints)
-    clock.tell(f"ensemble of {chosen.name}")
-    model = assemble(batch, chosen, data, options)
+    clock = Clock(progress, len(tried) * options.budget.folds)
+    judgement = judge(data, options, clock.sub, checkpoints)
+    family = next(f for f in tried if f.name == judgement.chosen)
+    shop = Workshop(data, options.budget, checkpoints)
+    model = shop.model(family, clock.sub(f"training {family.name}"))
+    clock.tell(f"bands of {family.name}")
+    hearing = judgement.hearings.get(family.name)
+    model = calibrated(model, hearing) if hearing else widen_to_residuals(model, data)
+    error, low, high = _expected(model, hearing)
     clock.finish()
-    return Fit(model, chosen, tuple(trials), batch, data, options)
+    return Fit(
+        model=nearest_member(model, data) if options.single else model,
+        family=family,
+        trials=judgement.trials,
+        grounds=judgement.grounds,
+        batch=None if family.settings is None else shop.batch(family.settings),
+        records=data,
+        options=options,
+        expected_rmse=tuple(error.tolist()),
+        expected_interval=tuple(zip(low.tolist(), high.tolist(), strict=True)),
+    )
+
+
+def _expected(model: Ensemble, hearing: Hearing | None) -> tuple[Any, Any, Any]:
+    """What :func:`expected` says, or nothing where nothing was held back."""
+    if hearing is None:
+        unknown = np.full(model.inflation.shape[1], np.nan)
+        return unknown, unknown, unknown
+    left = 1 - 1 / max(2, len(hearing.models))
+    return expected(hearing, float(model.weights @ [p.effective for p in model.posteriors]), left)
 
 
 def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
-    """At most about this many rows: evenly spaced pieces where the records are longer."""
+    """At most about this many rows: a few long, evenly spaced pieces where there are more."""
     total = sum(map(len, records))
     if total <= most:
         return records
     pieces: list[Record] = []
     for record in records:
-        count = max(1, round(most / PIECE * len(record) / total))
-        length = min(PIECE, len(record))
+        count = max(1, round(PIECES * len(record) / total))
+        length = min(len(record), most // max(PIECES, len(records)))
         starts = np.linspace(0, len(record) - length, count).round().astype(int)
         pieces += [
             replace(record[int(s) : int(s) + length], name=f"{record.name} from row {s}")

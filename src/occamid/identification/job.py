@@ -109,6 +109,7 @@ def check_test(options: Options, estimation: Sequence[Record], test: Sequence[Re
     lags = [
         lag
         for family in families(options, thin(tuple(estimation), options.budget.rows))
+        if family.settings is not None
         for lag in (family.settings.input_lags, family.settings.output_lags)
         if isinstance(lag, int)
     ]

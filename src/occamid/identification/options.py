@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -27,11 +27,17 @@ class Budget:
     pace: float = 1.0
     rows: int = 10_000
 
+    def for_folds(self) -> Budget:
+        """Half of it: many models are tried there, and only compared."""
+        return replace(
+            self, restarts=max(2, self.restarts // 2), iterations=max(1, self.iterations // 2)
+        )
+
 
 BUDGETS: dict[str, Budget] = {
-    "quick": Budget(folds=2, restarts=8, members=5, iterations=24, pace=0.5, rows=1_000),
-    "standard": Budget(folds=3, restarts=20, members=10, iterations=60),
-    "thorough": Budget(folds=5, restarts=60, members=25, iterations=120),
+    "quick": Budget(folds=3, restarts=8, members=5, iterations=24, pace=0.5, rows=1_000),
+    "standard": Budget(folds=5, restarts=20, members=10, iterations=60),
+    "thorough": Budget(folds=8, restarts=60, members=25, iterations=120),
 }
 
 

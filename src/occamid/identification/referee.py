@@ -1,147 +1,327 @@
-"""The referee: every family in free run on blocks it was not trained on, and the choice."""
+"""The referee: every family in free run on data it has not seen, the choice, and what to expect.
+
+For each fold every family is trained on what is left and simulates what was held back.  Errors are
+compared piece by piece, so that a difference between two families comes with a standard error, and
+a simpler kind is preferred where it is no worse than one of those.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from occamid.bands.calibration import held_back_inflation
+from occamid.bands.ensemble import HORIZONS, Ensemble
 from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
-from occamid.identification.assemble import best_models
-from occamid.identification.families import Family
+from occamid.identification.assemble import Workshop, free_run_errors
+from occamid.identification.families import Family, families
+from occamid.identification.folds import Fold, Part, folds
 from occamid.identification.options import Options
-from occamid.identification.progress import Clock
-from occamid.training.free_run import refine
-from occamid.training.members import members_of
-from occamid.training.model import Model
-from occamid.training.train import Progress, train
 
 Array = np.ndarray
-SIMPLER = 1.10  # a simpler kind may be this much worse in cross-validation
-FEWEST_BLOCK = 20  # rows a held-back block must have after its initial window
+PIECES = 6  # in which the errors of a held-back part are averaged
+SHORTEST_PIECE = 20  # rows
+HOPELESS = 2.0  # times the best error, after PATIENCE folds: such a family is tried no further
+PATIENCE = 2
+WORST_ERROR = 100.0  # standard deviations: an error beyond counts as this, so that means exist
 
 
 class Trial(NamedTuple):
-    """A family in cross-validation: free-run error on blocks it was not trained on."""
+    """A family on held-back data."""
 
     family: str
     about: str
     rmse: tuple[float, ...]  # per output, in the user's units
     score: float  # over all outputs, in standard deviations
+    error: float  # standard error of the difference to the best family's score
     seconds: float
+    failed: str = ""  # why, in folds where it could not be tried
 
 
-def choose(tried: Sequence[Family], trials: Sequence[Trial]) -> Family:
-    """The best family of the simplest kind whose cross-validated error is nearly the best."""
-    scores = {t.family: t.score for t in trials}
-    if not scores or not np.isfinite(min(scores.values())):
-        return tried[0]
-    near = SIMPLER * min(scores.values())
-    kind = next(f.kind for f in tried if scores[f.name] <= near)
-    return min((f for f in tried if f.kind == kind), key=lambda f: scores[f.name])
+@dataclass
+class Hearing:
+    """What a family said in the folds: its models, its errors piece by piece."""
+
+    models: list[tuple[Ensemble, tuple[Part, ...]]] = field(default_factory=list)
+    squares: list[Float[Array, "pieces ny"]] = field(default_factory=list)
+    rows: list[Float[Array, " pieces"]] = field(default_factory=list)
+    seconds: float = 0.0
+    failed: str = ""
+    hopeless: bool = False
 
 
-def cross_validate(
-    tried: Sequence[Family],
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """The outcome: what was tried, what was chosen, and on what grounds."""
+
+    trials: tuple[Trial, ...]
+    chosen: str
+    grounds: str
+    hearings: dict[str, Hearing]
+
+
+def judge(
     records: tuple[Record, ...],
     options: Options,
-    clock: Clock,
-    checkpoints: Checkpoints | None,
-) -> list[Trial]:
-    """Free-run errors of every family on blocks of the records that it was not trained on."""
+    progress: Callable[[str], Callable[[Any], None] | None],
+    checkpoints: Checkpoints | None = None,
+) -> Judgement:
+    """Try every family on held-back data and choose."""
+    tried = families(options, records)
+    held = folds(records, options.budget.folds)
+    hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
-    squares: dict[str, list[Array]] = {f.name: [] for f in tried}
-    seconds = dict.fromkeys(squares, 0.0)
-    for fold in range(options.budget.folds):
-        blocks = [_block(len(r), fold, options.budget.folds) for r in records]
-        for group in sharing_settings(tried):
-            began = time.perf_counter()
-            what = f"cross-validation {fold + 1} of {options.budget.folds}, {group[0].name}"
-            found = _fold(group, records, blocks, options, clock.sub(what), checkpoints)
-            for family, errors in zip(group, found, strict=True):
-                squares[family.name].append(errors)
-                seconds[family.name] += (time.perf_counter() - began) / len(group)
-    trials = []
-    for family in tried:
-        rmse = np.sqrt(np.mean(np.concatenate(squares[family.name]), axis=0))
-        rmse = np.where(np.isfinite(rmse), rmse, np.inf)
-        score = float(np.sqrt(np.mean((rmse / spread) ** 2)))
-        trials.append(
-            Trial(family.name, family.about, tuple(map(float, rmse)), score, seconds[family.name])
-        )
-    return trials
+    for number, fold in enumerate(held):
+        where = f"fold {number + 1} of {len(held)}"
+        left = {name: h for name, h in hearings.items() if not h.hopeless}
+        _hear(fold, where, options, left, progress, checkpoints)
+        if PATIENCE <= number + 1 < len(held):
+            _give_up(left, spread)
+    if not _most(hearings):
+        return _by_criterion(records, tried, options, progress, checkpoints)
+    heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
+    trials = _trials(tried, heard, hearings, spread)
+    chosen, grounds = choose(tried, trials, _pieces(heard, spread))
+    if len(held) < options.budget.folds:
+        grounds += f"; only {len(held)} folds, the records allow no more"
+    return Judgement(trials, chosen, grounds, hearings)
 
 
-def sharing_settings(tried: Sequence[Family]) -> list[list[Family]]:
-    """Families of the same settings together: they share a training."""
-    found: list[list[Family]] = []
-    for family in tried:
-        if found and found[-1][0].settings == family.settings:
-            found[-1].append(family)
-        else:
-            found.append([family])
-    return found
+def _most(hearings: dict[str, Hearing]) -> int:
+    """In how many folds families could be tried."""
+    return max((len(h.models) for h in hearings.values()), default=0)
 
 
-def _block(rows: int, fold: int, folds: int) -> slice:
-    return slice(rows * fold // folds, rows * (fold + 1) // folds)
+def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"]) -> None:
+    """Mark families that are far behind the best of those heard as often."""
+    heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
+    errors = {name: _mean(piece) for name, piece in _pieces(heard, spread).items()}
+    for name, hearing in hearings.items():
+        behind = errors.get(name, np.inf) > HOPELESS**2 * min(errors.values(), default=np.inf)
+        if behind or name not in errors:
+            hearing.hopeless = True
+            hearing.failed = hearing.failed or f"left out after {_most(hearings)} folds: far behind"
 
 
-def _fold(
-    group: Sequence[Family],
-    records: tuple[Record, ...],
-    blocks: Sequence[slice],
+def _hear(
+    fold: Fold,
+    where: str,
     options: Options,
-    progress: Callable[[Progress], None],
+    hearings: dict[str, Hearing],
+    progress: Callable[[str], Callable[[Any], None] | None],
     checkpoints: Checkpoints | None,
-) -> list[Float[Array, "N ny"]]:
-    """Squared errors on the held-back blocks, for each family that shares this training."""
-    settings = group[0].settings
-    ny = records[0].y.shape[1]
-    failed = [np.full((1, ny), np.inf)] * len(group)
+) -> None:
+    """All families in one fold; lags, scaling and orders are learned inside it."""
+    shop = Workshop(fold.records, options.budget.for_folds(), checkpoints)
     try:
-        batch = train(
-            records,
-            settings.replace(restarts=max(2, settings.restarts // 2)),
-            held_back=blocks,
-            progress=progress,
-            checkpoints=checkpoints,
+        own = {f.name: f for f in families(options, fold.records)}
+    except DataError as error:
+        own, missing = {}, str(error)
+    else:
+        missing = "too few rows"
+    runs: dict[str, tuple[Ensemble, list[Array]]] = {}
+    for name, hearing in hearings.items():
+        began = time.perf_counter()
+        bar = progress(f"{where}: {name}")
+        try:
+            if name not in own:
+                raise DataError(missing)
+            model = shop.model(own[name], bar)
+            runs[name] = (model, [_miss(model, part) for part in fold.parts])
+        except DataError as error:  # too short for these lags, or no model was usable
+            hearing.failed = f"{where}: {error}"
+        hearing.seconds += time.perf_counter() - began
+    _write_down(fold, runs, hearings)
+
+
+def _write_down(
+    fold: Fold, runs: dict[str, tuple[Ensemble, list[Array]]], hearings: dict[str, Hearing]
+) -> None:
+    """Errors of all families over the same rows, in pieces."""
+    first = [
+        max((len(part.record) - len(miss[k]) for _, miss in runs.values()), default=0)
+        for k, part in enumerate(fold.parts)
+    ]
+    for name, (model, errors) in runs.items():
+        hearing = hearings[name]
+        hearing.models.append((model, fold.parts))
+        for part, miss, start in zip(fold.parts, errors, first, strict=True):
+            rest = miss[len(miss) - (len(part.record) - start) :]
+            if len(rest) < 2:
+                continue
+            pieces = np.array_split(rest, max(1, min(PIECES, len(rest) // SHORTEST_PIECE)))
+            hearing.squares.append(np.stack([np.mean(p**2, axis=0) for p in pieces]))
+            hearing.rows.append(np.array([len(p) for p in pieces], dtype=float))
+
+
+def first_known(model: Ensemble, part: Part) -> int:
+    """How many outputs of a held-back part a model may know: the history, or its own window."""
+    return part.known if part.known >= model.start else model.start
+
+
+def _miss(model: Ensemble, part: Part) -> Float[Array, "T ny"]:
+    """Errors of the free run through a held-back part, after what it may know."""
+    known = first_known(model, part)
+    if known >= len(part.record):
+        raise DataError(f"{len(part.record)} held-back rows are fewer than the lags")
+    with np.errstate(all="ignore"):
+        miss = (model.free_run(part.record.u, part.record.y[:known]) - part.record.y)[known:]
+    worst = WORST_ERROR * model.first.scaling.y_std
+    return np.clip(np.nan_to_num(miss, nan=np.inf), -worst, worst)
+
+
+def _pieces(heard: dict[str, Hearing], spread: Float[Array, " ny"]) -> dict[str, Array]:
+    """Mean square of every piece over all outputs in squared standard deviations, and its rows."""
+    return {
+        name: np.stack(
+            [np.mean(np.concatenate(h.squares) / spread**2, axis=1), np.concatenate(h.rows)]
         )
-        models = best_models(batch, options.budget.members)
-    except DataError:  # too short for these lags without the block, or no model was usable
-        return failed
+        for name, h in heard.items()
+    }
+
+
+def _trials(
+    tried: Sequence[Family],
+    heard: dict[str, Hearing],
+    hearings: dict[str, Hearing],
+    spread: Float[Array, " ny"],
+) -> tuple[Trial, ...]:
+    pieces = _pieces(heard, spread)
+    best = min(pieces.values(), key=_mean)
     found = []
-    for family in group:
-        members = models
-        if family.refined:
-            steps = max(1, options.budget.iterations // 2)
-            refined = refine(models, records, iterations=steps, held_back=blocks)
-            members = [r.model for r in refined]
-        found.append(_held_back_squares(members, records, blocks, batch.start, ny))
-    return found
+    for family in tried:
+        hearing = hearings[family.name]
+        if not hearing.squares:
+            none = tuple(np.full(len(spread), np.inf).tolist())
+            score, error, rmse = np.inf, np.inf, none
+        else:
+            squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
+            each = np.sqrt(rows @ squares / rows.sum())
+            rmse = tuple(each.tolist())
+            score = float(np.sqrt(np.mean(each**2 / spread**2)))
+            error = np.nan
+            if family.name in heard:
+                error = difference(pieces[family.name], best)[1] / (2 * max(score, 1e-12))
+        found.append(
+            Trial(family.name, family.about, rmse, score, error, hearing.seconds, hearing.failed)
+        )
+    return tuple(found)
 
 
-def _held_back_squares(
-    members: Sequence[Model],
+def _mean(piece: Float[Array, "2 pieces"]) -> float:
+    squares, rows = piece
+    return float(rows @ squares / rows.sum())
+
+
+def difference(
+    one: Float[Array, "2 pieces"], other: Float[Array, "2 pieces"]
+) -> tuple[float, float]:
+    """Mean difference of two families' squared errors and its standard error.
+
+    Pieces are paired; neighbours may be correlated, which widens the error by
+    ``sqrt((1 + ρ)/(1 − ρ))`` for the correlation ρ of one with the next.
+    """
+    apart, rows = one[0] - other[0], one[1]
+    mean = float(rows @ apart / rows.sum())
+    n = len(apart)
+    if n < 2:
+        return mean, abs(mean)
+    centred = apart - mean
+    variance = float(rows @ centred**2 / rows.sum())
+    if variance <= 0:
+        return mean, 0.0
+    rho = float(np.clip(np.mean(centred[1:] * centred[:-1]) / variance, 0.0, 0.8))
+    return mean, float(np.sqrt(variance / (n - 1) * (1 + rho) / (1 - rho)))
+
+
+def choose(
+    tried: Sequence[Family], trials: Sequence[Trial], pieces: dict[str, Array]
+) -> tuple[str, str]:
+    """The best family of the simplest kind that is no worse than one standard error."""
+    scores = {t.family: t.score for t in trials if t.family in pieces}
+    best = min(scores, key=lambda name: scores[name])
+    kinds = {f.name: f.kind for f in tried}
+    for kind in dict.fromkeys(kinds[f.name] for f in tried if f.name in scores):
+        own = min((n for n in scores if kinds[n] == kind), key=lambda n: scores[n])
+        mean, error = difference(pieces[own], pieces[best])
+        if own == best or mean <= error:
+            break
+    if own == best:
+        return own, f"{own} has the smallest free-run error on held-back data"
+    return own, (
+        f"{own} is of a simpler kind than {best} and within one standard error of it on "
+        "held-back data"
+    )
+
+
+def _by_criterion(
     records: tuple[Record, ...],
-    blocks: Sequence[slice],
-    start: int,
-    ny: int,
-) -> Float[Array, "N ny"]:
-    """Squared errors of the median free run through each block after its own first samples."""
-    together = members_of(members)
-    parts = []
-    for record, rows in zip(records, blocks, strict=True):
-        block = record[rows]
-        if len(block) < start + FEWEST_BLOCK:
-            continue
-        runs = together.free_run(block.u, block.y[:start])
-        with np.errstate(all="ignore"):
-            miss = (np.median(runs, axis=0) - block.y)[start:] ** 2
-        parts.append(np.where(np.isfinite(miss), miss, np.inf))
-    return np.concatenate(parts) if parts else np.full((1, ny), np.inf)
+    tried: Sequence[Family],
+    options: Options,
+    progress: Callable[[str], Callable[[Any], None] | None],
+    checkpoints: Checkpoints | None,
+) -> Judgement:
+    """Nothing can be held back: BIC of the free runs on the records themselves."""
+    shop = Workshop(records, options.budget.for_folds(), checkpoints)
+    trials, scores = [], {}
+    count = sum(len(r) * r.y.shape[1] for r in records)
+    nothing = tuple(np.full(records[0].y.shape[1], np.nan).tolist())
+    for family in tried:
+        began = time.perf_counter()
+        failed = ""
+        try:
+            model = shop.model(family, progress(f"criterion: {family.name}"))
+            error = float(np.median(free_run_errors([p.model for p in model.posteriors], records)))
+            used = float(np.median([p.effective for p in model.posteriors]))
+            scores[family.name] = count * np.log(max(error**2, 1e-12)) + used * np.log(count)
+        except DataError as problem:
+            failed = str(problem)
+        seconds = time.perf_counter() - began
+        trials.append(Trial(family.name, family.about, nothing, np.nan, np.nan, seconds, failed))
+    if not scores:
+        raise DataError(f"no family can be fitted to these records ({trials[0].failed})")
+    chosen = min(scores, key=lambda name: scores[name])
+    grounds = (
+        "the records are too short to hold anything back; "
+        f"{chosen} has the smallest BIC on the estimation data itself"
+    )
+    return Judgement(tuple(trials), chosen, grounds, {})
+
+
+def expected(hearing: Hearing, effective: float, left: float) -> tuple[Array, Array, Array]:
+    """Free-run error to expect from the model of all data, per output, with a 95 % interval.
+
+    Models of the folds saw a share ``left`` of the samples n.  If γ parameters cost
+    ``σ² γ / n`` of squared error, that of all data is ``(1 + γ/n) / (1 + γ/(left n))`` of theirs.
+    The interval is the standard error of the pieces' mean, as in :func:`difference`.
+    """
+    squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
+    share = effective / rows.sum()
+    gain = (1 + share) / (1 + share / left)
+    mean = gain * (rows @ squares / rows.sum())
+    error = np.array(
+        [gain * difference(np.stack([s, rows]), np.stack([0 * s, rows]))[1] for s in squares.T]
+    )
+    low, high = np.maximum(mean - 2 * error, 0.05 * mean), mean + 2 * error
+    return np.sqrt(mean), np.sqrt(low), np.sqrt(high)
+
+
+def calibrated(model: Ensemble, hearing: Hearing) -> Ensemble:
+    """The model with bands as wide as errors on held-back data ask for, by horizon."""
+    scores: list[list[Array]] = [[] for _ in HORIZONS]
+    for other, parts in hearing.models:
+        for part in parts:
+            known = first_known(other, part)
+            runs = [*(other.predict(part.record, h) for h in HORIZONS[:-1])]
+            runs.append(other.simulate(part.record, known))
+            for kept, run in zip(scores, runs, strict=True):
+                rest = run.after(known)
+                kept.append((part.record.y[known:] - rest.mean) / rest.spread)
+    return replace(model, inflation=np.stack([held_back_inflation(s) for s in scores]))

@@ -1,8 +1,7 @@
-"""Sparsity groups are data: a name, the axes of the matrix they reduce, a weight of λ."""
+"""Sparsity groups are data: a name and the axes of the matrix they reduce."""
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -19,7 +18,6 @@ class Group(NamedTuple):
 
     name: str
     axes: tuple[int, ...]
-    lam_scale: float = 1.0
 
 
 STRUCTURES: dict[str, tuple[Group, ...]] = {
@@ -32,19 +30,9 @@ STRUCTURES: dict[str, tuple[Group, ...]] = {
 Groups = tuple[tuple[str, tuple[Group, ...]], ...]  # matrix name -> its families, hashable
 
 
-def groups_for(
-    names: tuple[str, ...], structure: str, lam_scale: tuple[tuple[str, float], ...] = ()
-) -> Groups:
-    """The families of every matrix; ``lam_scale`` patterns match ``matrix/family``, last wins."""
-
-    def scale(matrix: str, family: str) -> float:
-        found = [s for pattern, s in lam_scale if fnmatchcase(f"{matrix}/{family}", pattern)]
-        return found[-1] if found else 1.0
-
-    return tuple(
-        (name, tuple(g._replace(lam_scale=scale(name, g.name)) for g in STRUCTURES[structure]))
-        for name in names
-    )
+def groups_for(names: tuple[str, ...], structure: str) -> Groups:
+    """The families of every matrix."""
+    return tuple((name, STRUCTURES[structure]) for name in names)
 
 
 def group_norm(W: Float[Array, "out in"], group: Group) -> Float[Array, ...]:

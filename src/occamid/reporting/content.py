@@ -19,6 +19,7 @@ from occamid.reporting.series import decimate, number, rounded, share_of_points
 from occamid.reporting.verdict import verdict
 from occamid.training.batch import Batch
 from occamid.training.settings import Settings
+from occamid.training.train import provenance
 
 MOST_RUNS = 6  # records that are plotted; all are counted
 
@@ -45,7 +46,7 @@ def show(
 
 def content(
     model: Ensemble,
-    batch: Batch,
+    batch: Batch | None,
     seen: Sequence[Shown],
     unseen: Sequence[Shown] = (),
     notes: Mapping[str, Any] | None = None,
@@ -54,7 +55,7 @@ def content(
 
     Args:
         model: the model with bands.
-        batch: the training it is from.
+        batch: the training it is from, if it is from one.
         seen: runs on the records it was identified on.
         unseen: runs on records it has not seen; without any, the page judges on ``seen`` and says
             so.
@@ -84,7 +85,7 @@ def content(
             "runs_left_out": len(shown) - len(shown[:MOST_RUNS]),
             "residuals": {k: _residuals(a, seen[0].record) for k, a in analyses.items()},
             "calibration": calibration,
-            "settings": _settings(batch.settings),
+            "settings": _settings(batch.settings) if batch else [],
             "provenance": _provenance(batch, rest),
         }
         | structure.structure(model, batch)
@@ -104,13 +105,13 @@ def _analyse(model: Ensemble, runs: Sequence[Shown]) -> ResidualAnalysis:
 
 def _facts(
     model: Ensemble,
-    batch: Batch,
+    batch: Batch | None,
     analysis: ResidualAnalysis,
     calibration: dict[str, Any],
 ) -> dict[str, Any]:
     """The numbers behind the verdict."""
     r = model.first.terms
-    failed = sum(row["failed"] for row in structure.restarts(batch))
+    failed = sum(row["failed"] for row in structure.restarts(batch)) if batch else 0
     inputs = []
     for channel, name in enumerate(r.input_names):
         lags = [lag for c, lag in r.inputs if c == channel]
@@ -133,13 +134,13 @@ def _facts(
         )
     return {
         "kept": len(r),
-        "candidates": len(batch.terms),
+        "candidates": len(batch.terms if batch else r),
         "together": len(model.regressors),
         "inputs": inputs,
         "outputs": outputs,
         "members": len(model.posteriors),
         "failed": failed,
-        "runs": batch.shape[0] * batch.shape[1],
+        "runs": batch.shape[0] * batch.shape[1] if batch else 0,
         "sampling_time": model.sampling_time,
     }
 
@@ -260,7 +261,7 @@ def _calibration(runs: Sequence[Shown], model: Ensemble) -> dict[str, Any]:
                 "name": name,
                 "below": below[:, k].tolist(),
                 "coverage": coverage[:, k].tolist(),
-                "inflation": float(model.inflation[k]),
+                "inflation": float(model.inflation[-1, k]),
                 **{key: number(values[k]) for key, values in pooled.items()},
             }
             for k, name in enumerate(runs[0].record.output_names)
@@ -282,11 +283,12 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-def _provenance(batch: Batch, notes: Mapping[str, Any]) -> list[dict[str, str]]:
+def _provenance(batch: Batch | None, notes: Mapping[str, Any]) -> list[dict[str, str]]:
     """Where, when and how long; then whatever the caller adds."""
-    rows: dict[str, Any] = dict(batch.provenance)
-    rows["residuals fitted"] = batch.count
-    rows |= {f"seconds, {k}": round(v, 2) for k, v in batch.seconds.items()}
+    rows: dict[str, Any] = dict(provenance())
+    if batch:
+        rows["residuals fitted"] = batch.count
+        rows |= {f"seconds, {k}": round(v, 2) for k, v in batch.seconds.items()}
     rows |= notes
     return [{"name": str(k), "value": _said(v)} for k, v in rows.items()]
 

@@ -1,19 +1,47 @@
-"""Plots of what was identified; they read models and records and change neither."""
+"""Plots of what was identified, as PNG or SVG; matplotlib, which draws them, is an extra."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from occamid.assessment.run import Run
 from occamid.data.record import Record
+from occamid.errors import SettingsError
+from occamid.files.atomic import replace_file
 from occamid.networks import matrices
 from occamid.training.model import Model
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+else:
+    Figure = Any
+
 BLUE, GREY = "#1f5fa8", "#8a8a8a"
+MISSING = 'figures need matplotlib; install it with pip install "occamid[plots]".'
+
+
+def available() -> bool:
+    """Whether figures can be drawn."""
+    return find_spec("matplotlib") is not None
+
+
+def require() -> None:
+    """Refuse where figures cannot be drawn, and say what to install."""
+    if not available():
+        raise SettingsError(MISSING)
+
+
+def _figure(width: float, height: float) -> Figure:
+    require()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def free_run_figure(
@@ -27,7 +55,7 @@ def free_run_figure(
     The band of a distribution holds 95 % of it, or ``sigmas`` standard deviations either side.
     """
     ny, skip = record.y.shape[1], run.n_init
-    figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
+    figure = _figure(9, 1.2 + 2.2 * ny)
     time = np.arange(len(record)) * record.sampling_time
     fits = run.fit(record)
     axes = figure.subplots(ny, 1, squeeze=False, sharex=True)[:, 0]
@@ -57,7 +85,7 @@ def compare_figure(
 ) -> Figure:
     """Measured output and the free runs of several models, one panel for each output."""
     ny = record.y.shape[1]
-    figure = Figure(figsize=(9, 1.2 + 2.2 * ny), layout="constrained")
+    figure = _figure(9, 1.2 + 2.2 * ny)
     time = np.arange(len(record)) * record.sampling_time
     for k, axis in enumerate(figure.subplots(ny, 1, squeeze=False, sharex=True)[:, 0]):
         axis.plot(time, record.y[:, k], color=GREY, lw=1.8, label="measured")
@@ -77,26 +105,12 @@ def _band(found: Run, sigmas: float | None) -> tuple[np.ndarray, np.ndarray]:
     return found.mean - sigmas * found.spread, found.mean + sigmas * found.spread
 
 
-def reliability_figure(
-    nominal: Float[np.ndarray, " Q"], found: Float[np.ndarray, "Q ny"], names: tuple[str, ...]
-) -> Figure:
-    """Share of measurements below each quantile against the quantile's level."""
-    figure = Figure(figsize=(4, 4), layout="constrained")
-    axis = figure.subplots()
-    axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--", label="calibrated")
-    for k, name in enumerate(names):
-        axis.plot(nominal, found[:, k], marker="o", ms=4, label=name)
-    axis.set(xlabel="level of the quantile", ylabel="measurements below it", aspect="equal")
-    axis.legend(loc="upper left", fontsize=8)
-    return figure
-
-
 def sparsity_figure(model: Model) -> Figure:
     """Every weight matrix: blue where a weight is kept, white where it is pruned."""
     weights = matrices(model.weights)
     columns = min(4, len(weights))
     lines = -(-len(weights) // columns)
-    figure = Figure(figsize=(2.6 * columns, 2.4 * lines), layout="constrained")
+    figure = _figure(2.6 * columns, 2.4 * lines)
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
     for axis in axes[len(weights) :]:
         axis.set_axis_off()
@@ -115,9 +129,11 @@ def sparsity_figure(model: Model) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path, *, overwrite: bool = True) -> None:
     """Write a PNG or SVG, by its ending."""
-    figure.savefig(path, dpi=130)
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=130)
+    replace_file(path, content.getvalue(), overwrite=overwrite)
 
 
 def _two_colours() -> object:

@@ -31,8 +31,9 @@ def figures(content: dict[str, Any]) -> dict[str, Figure]:
             found[f"cross{k}-{j}"] = stems(residuals["cross_lags"], other["cross"], other["bound"])
         found[f"histogram{k}"] = histogram(out)
     found["importance"] = importance(content["importance"], content["facts"]["members"])
-    found["trade_off"] = trade_off(content["trade_off"])
-    found["restarts"] = restarts(content["restarts"])
+    if content["trade_off"]:
+        found["trade_off"] = trade_off(content["trade_off"])
+        found["restarts"] = restarts(content["restarts"])
     found["reliability"] = reliability(content["calibration"])
     return found
 

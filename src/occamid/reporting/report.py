@@ -28,7 +28,8 @@ def report(
         path: the HTML file to write.
         n_init: measured outputs at the start of each free run; by default the model's window.
     """
-    records = as_records(test) if not isinstance(test, tuple) or test else ()
+    given = test if hasattr(test, "u") else tuple(test)
+    records = as_records(given) if given else ()
     seen, unseen = (show(fit.model, part, n_init) for part in (fit.records, records))
     page = fit_content(fit, seen, unseen, fit.records[0].name)
     replace_file(Path(path), render(page).encode())
@@ -42,8 +43,10 @@ def fit_content(
         "title": title,
         "family": f"{fit.family.name}: {fit.family.about}",
         "effort": fit.options.effort,
-        "expected free-run RMSE (cross-validation)": ", ".join(
-            f"{v:.4g}" for v in fit.expected_rmse
+        "chosen because": fit.grounds,
+        "expected free-run RMSE (held-back data)": ", ".join(
+            f"{v:.4g} ({low:.4g} to {high:.4g})"
+            for v, (low, high) in zip(fit.expected_rmse, fit.expected_interval, strict=True)
         ),
     }
     return content(fit.model, fit.batch, seen, unseen, notes)

@@ -14,6 +14,7 @@ from occamid.assessment.run import Run
 from occamid.bands.modelfile import NAME as MODEL
 from occamid.data.record import Record
 from occamid.errors import FileError
+from occamid.files import manifest
 from occamid.files.plain import plain
 from occamid.identification.identify import Fit
 from occamid.identification.job import Job
@@ -22,6 +23,7 @@ from occamid.reporting.content import show
 from occamid.reporting.page import render
 from occamid.reporting.report import fit_content
 from occamid.training.batch import Batch
+from occamid.training.train import provenance
 
 SETTINGS, SUMMARY, WEIGHTS = "settings.toml", "result.json", "weights.safetensors"
 CONTENT, PAGE = "report.json", "report.html"
@@ -47,10 +49,13 @@ def write(fit: Fit, job: Job, test: Sequence[Record], folder: Path) -> dict[str,
     title = job.example or Path(job.files[0]).stem
     page = fit_content(fit, seen, unseen, title)
     summary = plain(
-        _batch_summary(fit.batch)
+        (_batch_summary(fit.batch) if fit.batch else {})
         | {
+            "provenance": provenance() | {"seed": fit.options.seed},
             "family": fit.family.name,
+            "grounds": fit.grounds,
             "expected_rmse": list(fit.expected_rmse),
+            "expected_interval": [list(ends) for ends in fit.expected_interval],
             "trials": [trial._asdict() for trial in fit.trials],
             "test": [judge(shown.record, shown.free) for shown in unseen],
             "members": len(fit.model.weights),
@@ -62,13 +67,16 @@ def write(fit: Fit, job: Job, test: Sequence[Record], folder: Path) -> dict[str,
     _write_text(folder / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
     _write_text(folder / CONTENT, json.dumps(page, allow_nan=False))
     _write_text(folder / PAGE, render(page))
-    (folder / WEIGHTS).write_bytes(_all_weights(fit.batch))
-    about = {"job": job.model_dump(mode="json"), "provenance": dict(fit.batch.provenance)}
+    if fit.batch:
+        (folder / WEIGHTS).write_bytes(_all_weights(fit.batch))
+    about = {"job": job.model_dump(mode="json"), "provenance": provenance()}
     fit.model.save(folder / MODEL, about)
-    first = (unseen or seen)[0]
-    free = figures.free_run_figure(first.record, first.free, f"{first.record.name}: free run")
-    figures.save(free, folder / "free_run.png")
-    figures.save(figures.sparsity_figure(fit.batch.best), folder / "sparsity.png")
+    if figures.available():
+        first = (unseen or seen)[0]
+        free = figures.free_run_figure(first.record, first.free, f"{first.record.name}: free run")
+        figures.save(free, folder / "free_run.png")
+        best = fit.batch.best if fit.batch else fit.model.first
+        figures.save(figures.sparsity_figure(best), folder / "sparsity.png")
     return summary | {"verdict": page["verdict"]}
 
 
@@ -88,7 +96,6 @@ def _batch_summary(batch: Batch) -> dict[str, Any]:
     """The training in numbers, every model of it; they need not be finite."""
     best, scaling = batch.best, batch.scaling
     return {
-        "provenance": dict(batch.provenance) | {"seed": batch.settings.seed},
         "seconds": {k: round(v, 3) for k, v in batch.seconds.items()},
         "samples": batch.count,
         "sampling_time": batch.sampling_time,
@@ -107,7 +114,7 @@ def _batch_summary(batch: Batch) -> dict[str, Any]:
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """A JSON file of a run folder."""
     try:
-        found = json.loads((folder / name).read_text("utf-8"))
+        found = json.loads(manifest.current(folder, name).read_text("utf-8"))
     except OSError as error:
         raise FileError(
             f"{folder / name} cannot be read ({error.strerror}); is {folder} a run folder?"

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occamid.bands.ensemble import Ensemble
+from occamid.data.windows import Terms
 from occamid.networks import matrices, reads_regressors
 from occamid.reporting.series import number
 from occamid.training.batch import Batch
@@ -18,27 +19,26 @@ FINEST_GRID = 160  # rows and columns of a drawn matrix; larger ones are drawn c
 MOST_WEIGHTS = 250  # rows of the table of weights
 
 
-def structure(model: Ensemble, batch: Batch) -> dict[str, Any]:
+def structure(model: Ensemble, batch: Batch | None) -> dict[str, Any]:
     """All parts of the content that are about the models and not about data."""
-    best = batch.best
+    best = batch.best if batch else model.first
     return {
-        "importance": importance(model, batch),
+        "importance": importance(model, batch.terms if batch else model.terms),
         "members": members(model),
         "weights": weights(model),
         "sparsity": {"share": best.sparsity, "matrices": sparsity(best)},
-        "trade_off": trade_off(batch),
-        "restarts": restarts(batch),
+        "trade_off": trade_off(batch) if batch else None,
+        "restarts": restarts(batch) if batch else [],
     }
 
 
-def importance(ensemble: Ensemble, batch: Batch) -> list[dict[str, Any]]:
+def importance(ensemble: Ensemble, r: Terms) -> list[dict[str, Any]]:
     """For every channel and candidate lag: weight, evidence, and how many members keep it.
 
     ``strength`` is the norm of the first-layer weights in scaled units and ``evidence`` the log
     Bayes factor of the regressor, both averaged over the members, zero where it is pruned.
     """
     strength, evidence, kept = _by_regressor(ensemble)
-    r = batch.terms
     found = []
     sides = (("input", r.input_names, r.inputs), ("output", r.output_names, r.outputs))
     names = iter(r.names)

@@ -35,10 +35,8 @@ def initial_prior(W: Float[Array, "out in"], groups: tuple[Group, ...]) -> Prior
 def penalty(
     W: Float[Array, "out in"], omega: Widths, groups: tuple[Group, ...]
 ) -> Float[Array, ""]:
-    """``ρ(ω, W) = Σ_g Σ ω_g ‖W_g‖`` (Table C.1), each family with its factor on λ."""
-    terms = (
-        g.lam_scale * jnp.sum(w * group_norm(W, g)) for g, w in zip(groups, omega, strict=True)
-    )
+    """``ρ(ω, W) = Σ_g Σ ω_g ‖W_g‖`` (Table C.1)."""
+    terms = (jnp.sum(w * group_norm(W, g)) for g, w in zip(groups, omega, strict=True))
     return sum(terms, jnp.zeros(()))
 
 

@@ -26,10 +26,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from occamid.data.record import Record, as_records
-from occamid.data.windows import Terms, Windows, windows
+from occamid.data.windows import Terms, Windows
 from occamid.errors import SettingsError
 from occamid.networks import MLP, Network, is_matrix, reads_regressors
-from occamid.networks.flat import unflatten
+from occamid.networks.flat import flatten, unflatten
 from occamid.networks.simulate import free_run
 from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
 from occamid.training.members import members_of
@@ -37,7 +37,7 @@ from occamid.training.model import Model
 
 Array = np.ndarray
 RANGE = 8.0  # outputs beyond this many standard deviations count as this far, and do not explode
-PRUNED = 1e6  # precision of a group in scaled units beyond which it is zero
+PRUNED = 1e6  # precision of a group, in units of its weights, beyond which it is zero
 FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates
 SMALLEST, LARGEST = 1e-4, 1e7  # bounds of α
 
@@ -58,7 +58,7 @@ class Fit(NamedTuple):
     w: Float[jax.Array, " P"]
     mask: Float[jax.Array, " P"]
     precision: Float[jax.Array, "P P"]
-    alpha: Float[jax.Array, " P"]
+    prior: Float[jax.Array, " P"]
     variance: Float[jax.Array, " ny"]
     effective: Float[jax.Array, ""]
     log_evidence: Float[jax.Array, ""]
@@ -92,7 +92,8 @@ def refine(
     records: Record | Iterable[Record],
     *,
     iterations: int = 60,
-    held_back: Sequence[slice] | None = None,
+    shrink: bool = True,
+    shape: tuple[int, int] | None = None,
 ) -> list[Refined]:
     """Refit models of one identification in free run; each comes back with its precision.
 
@@ -100,29 +101,34 @@ def refine(
         models: as trained; all of one family, with common scaling.
         records: the estimation records.
         iterations: of Levenberg and Marquardt.
-        held_back: rows of each record whose outputs must not be looked at.
+        shrink: whether evidence sets the precisions and prunes; else the priors stay wide.
+        shape: records and rows to pad to, see :func:`occamid.data.windows.windows`.
     """
     if not all(isinstance(model.network, MLP) for model in models):
         raise SettingsError("only an mlp can be refined in free run, no recurrent network.")
     small = [collapse(model).compact() for model in models]
-    batch = members_of(small)
-    first, network, terms = small[0], batch.like.network, batch.like.terms
+    members = members_of(small)
+    first, network, terms = small[0], members.like.network, members.like.terms
     matrices = np.concatenate(
         [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
     )
-    own = np.zeros(batch.weights.shape, bool)
-    for row, place in zip(own, batch.places, strict=True):
+    own = np.zeros(members.weights.shape, bool)
+    for row, place in zip(own, members.places, strict=True):
         row[place] = True
-    mask = np.where(own & ((batch.weights != 0) | ~matrices), 1.0, 0.0)
+    mask = np.where(own & ((members.weights != 0) | ~matrices), 1.0, 0.0)
     with jax.enable_x64(True):
-        known = as_records(records)
-        blocks = held_back or (slice(0, 0),) * len(known)
-        scaled = [_without(first.scaling.apply(r), b) for r, b in zip(known, blocks, strict=True)]
-        data = windows(scaled, terms, first.start, held_back)
+        data = members.like.windows(as_records(records), first.start, shape)
+        scale = _Scale(
+            jnp.asarray(_units(members.like)),
+            jnp.asarray(first.scaling.y_centre),
+            jnp.asarray(first.scaling.y_spread),
+        )
         # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
         together = 1 if jax.default_backend() == "cpu" else len(small)
         fits = jax.device_get(
-            _refine(network, terms, together, iterations, data, batch.weights, mask)
+            _refine(
+                network, terms, together, iterations, shrink, data, scale, members.weights, mask
+            )
         )
     return [
         _refined(first, network, terms, jax.tree.map(lambda x, k=k: x[k], fits))
@@ -130,11 +136,32 @@ def refine(
     ]
 
 
-def _without(record: Record, block: slice) -> Record:
-    """The outputs of a block at their mean: not even the history of a run may show them."""
-    y = record.y.copy()
-    y[block] = 0.0
-    return replace(record, y=y)
+class _Scale(NamedTuple):
+    """Sizes in scaled units: 1 everywhere and 0 for the centre where data are standardised."""
+
+    unit: Float[jax.Array, " P"]  # of each parameter: priors and thresholds count in these
+    centre: Float[jax.Array, " ny"]
+    spread: Float[jax.Array, " ny"]
+
+
+def _units(model: Model) -> Float[Array, " P"]:
+    """What a weight of ordinary size is: it turns a spread of its input into one of its output."""
+    network, terms, scaling = model.network, model.terms, model.scaling
+    reads = np.array(
+        [scaling.u_spread[c] for c, _ in terms.inputs]
+        + [scaling.y_spread[c] for c, _ in terms.outputs]
+    )
+    last = f"layer{len(network.hidden)}"
+    tree = {}
+    for name, spec in network.specs().items():
+        into_output = name.startswith(("skip", last))
+        out = scaling.y_spread if into_output else np.ones(spec.shape[0])
+        if len(spec.shape) == 1:
+            tree[name] = out
+        else:
+            inward = 1 / reads if reads_regressors(name) else np.ones(spec.shape[1])
+            tree[name] = np.outer(out, inward)
+    return flatten(network, tree)
 
 
 def collapse(model: Model) -> Model:
@@ -167,18 +194,22 @@ def _refine(
     terms: Terms,
     together: int,
     iterations: int | jax.Array,
+    shrink: bool | jax.Array,
     data: Windows,
+    scale: _Scale,
     start: Float[jax.Array, "K P"],
     mask: Float[jax.Array, "K P"],
 ) -> Fit:
     number, count = groups(network)
-    place = _Place(network, terms, data, jnp.sum(data.valid), jnp.asarray(number), count)
+    rows = jnp.sum(data.valid)
+    place = _Place(network, terms, data, rows, jnp.asarray(number), count, scale, shrink)
+    first = jnp.where(shrink, 1.0, SMALLEST) * jnp.ones(count)
 
     def one(pair: tuple[jax.Array, jax.Array]) -> Fit:
         w, m = pair
         squares = jnp.sum(_residual(place, w) ** 2, axis=0)
-        variance = jnp.maximum(squares / place.rows, 1e-10)
-        state = State(w, m, jnp.ones(count), variance, jnp.asarray(FIRST_DAMPING))
+        variance = jnp.maximum(squares / rows, 1e-10 * scale.spread**2)
+        state = State(w, m, first, variance, jnp.asarray(FIRST_DAMPING))
         state = jax.lax.fori_loop(0, iterations, partial(_step, place), state)
         return _finish(place, state)
 
@@ -194,12 +225,14 @@ class _Place(NamedTuple):
     rows: Float[jax.Array, ""]
     number: jax.Array  # of the group of each weight
     groups: int
+    scale: _Scale
+    shrink: bool | jax.Array
 
 
 def _residual(place: _Place, w: Float[jax.Array, " P"]) -> Float[jax.Array, "RT ny"]:
     params = unflatten(place.network, w)
     runs = jax.vmap(lambda e: free_run(place.network, place.terms, params, e, 0))(place.data)
-    return _miss(runs, place.data)
+    return _miss(runs, place)
 
 
 class _Local(NamedTuple):
@@ -245,9 +278,11 @@ def sensitivities(
     return run, jax.lax.scan(step, zeros, (by_w, by_y))[1]
 
 
-def _miss(runs: Float[jax.Array, "R T ny"], data: Windows) -> Float[jax.Array, "RT ny"]:
-    """Errors of free runs within the range, padding and held-back rows zero."""
-    miss = (jnp.clip(jnp.nan_to_num(runs, nan=RANGE), -RANGE, RANGE) - data.y) * data.valid
+def _miss(runs: Float[jax.Array, "R T ny"], place: _Place) -> Float[jax.Array, "RT ny"]:
+    """Errors of free runs within the range, zero in the padding."""
+    data, centre, far = place.data, place.scale.centre, RANGE * place.scale.spread
+    away = jnp.where(jnp.isnan(runs), far, runs - centre)
+    miss = (centre + jnp.clip(away, -far, far) - data.y) * data.valid
     return miss.reshape(-1, miss.shape[-1])
 
 
@@ -255,11 +290,12 @@ def _expand(place: _Place, state: State) -> _Local:
     """Residuals, gradient and Gauss-Newton precision; masked weights get a unit diagonal."""
     network, terms, data = place.network, place.terms, place.data
     runs, J = jax.vmap(lambda e: sensitivities(network, terms, state.w, e))(data)
-    r = _miss(runs, data)
-    within = (jnp.abs(runs) < RANGE)[..., None] & jnp.isfinite(J)
+    r = _miss(runs, place)
+    far = RANGE * place.scale.spread
+    within = (jnp.abs(runs - place.scale.centre) < far)[..., None] & jnp.isfinite(J)
     J = jnp.where(within, J, 0.0)  # the derivative of what is clipped
     J = (J * data.valid[..., None] * state.mask).reshape(*r.shape, -1)
-    prior = state.alpha[place.number] * state.mask
+    prior = state.alpha[place.number] * state.mask / place.scale.unit**2
     flat = (J / jnp.sqrt(state.variance)[:, None]).reshape(-1, state.w.size)
     gradient = (r / jnp.sqrt(state.variance)).ravel() @ flat + prior * state.w
     precision = flat.T @ flat + jnp.diag(jnp.where(state.mask > 0, prior, 1.0))
@@ -281,7 +317,7 @@ def _step(place: _Place, k: jax.Array, state: State) -> State:
     return State(
         w=jnp.where(better, w, state.w),
         mask=state.mask,
-        alpha=jnp.where(update, alpha, state.alpha),
+        alpha=jnp.where(update & place.shrink, alpha, state.alpha),
         variance=jnp.where(update | (k < FIRST_UPDATE), variance, state.variance),
         damping=next_damping(state.damping, better),
     )
@@ -292,25 +328,28 @@ def _evidence_update(
 ) -> tuple[jax.Array, jax.Array]:
     """MacKay's fixed point for the precisions of the groups and the noise of each output."""
     total = partial(jax.ops.segment_sum, segment_ids=place.number, num_segments=place.groups)
-    alpha = jnp.maximum(total(gamma), 1e-6) / jnp.maximum(total(state.mask * state.w**2), 1e-12)
+    squares = total(state.mask * (state.w / place.scale.unit) ** 2)
+    alpha = jnp.maximum(total(gamma), 1e-6) / jnp.maximum(squares, 1e-12)
     freedom = jnp.maximum(place.rows - jnp.sum(gamma) / r.shape[1], 0.1 * place.rows)
-    return jnp.clip(alpha, SMALLEST, LARGEST), jnp.maximum(jnp.sum(r**2, axis=0) / freedom, 1e-10)
+    variance = jnp.maximum(jnp.sum(r**2, axis=0) / freedom, 1e-10 * place.scale.spread**2)
+    return jnp.clip(alpha, SMALLEST, LARGEST), variance
 
 
 def _finish(place: _Place, state: State) -> Fit:
     """Prune what has no width left, and expand once more for covariance and evidence."""
     alpha, rows = state.alpha[place.number], place.rows
     mask = state.mask * (alpha < PRUNED)
+    prior = alpha / place.scale.unit**2
     state = state._replace(w=state.w * mask, mask=mask)
     at = _expand(place, state)
     gamma = jnp.sum((1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * mask)
     fit = jnp.sum(at.r**2 / state.variance) + rows * jnp.sum(jnp.log(2 * jnp.pi * state.variance))
-    occam = jnp.sum(at.prior * state.w**2) - jnp.sum(jnp.where(mask > 0, jnp.log(alpha), 0.0))
+    occam = jnp.sum(at.prior * state.w**2) - jnp.sum(jnp.where(mask > 0, jnp.log(prior), 0.0))
     return Fit(
         w=state.w,
         mask=mask,
         precision=at.precision,
-        alpha=alpha,
+        prior=prior,
         variance=state.variance,
         effective=gamma,
         log_evidence=-0.5 * (fit + occam + jnp.linalg.slogdet(at.precision)[1]),
@@ -333,7 +372,7 @@ def _refined(like: Model, network: Network, terms: Terms, fit: Fit) -> Refined:
         model=model,
         positions=positions,
         precision=np.asarray(fit.precision)[np.ix_(chosen, chosen)],
-        widths=1.0 / np.asarray(fit.alpha)[chosen],
+        widths=1.0 / np.asarray(fit.prior)[chosen],
         noise_variance=np.asarray(fit.variance),
         effective=float(fit.effective),
         log_evidence=float(fit.log_evidence),

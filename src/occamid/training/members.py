@@ -52,7 +52,7 @@ class Members:
             return self._in_user_units(known, np.asarray(runs)[:, forced:])
 
     def predict(self, record: Record, horizon: int) -> Float[Array, "K N ny"]:
-        """``horizon``-step predictions, as :meth:`Model.ahead`."""
+        """``horizon``-step predictions, as :meth:`Model.predict`."""
         with jax.enable_x64(True):
             data = self.like.origins(record, horizon)
             runs = _predictions(*self._program(), data, horizon)

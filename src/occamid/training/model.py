@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -131,7 +131,7 @@ class Model:
         """What a prediction ``horizon`` steps ahead starts from."""
         if horizon < 1:
             raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
-        return self._windows([record], self.start)
+        return self.windows([record], self.start)
 
     def free_run(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
@@ -173,12 +173,12 @@ class Model:
             sampling_time=self.sampling_time,
         )
         start = min(max(self.start, self.max_lag), n_init)
-        return self._windows([record], start), known, n_init - start
+        return self.windows([record], start), known, n_init - start
 
     def energy(self, records: Record | Iterable[Record]) -> float:
         """``½ Σ r²`` of the one-step residuals from ``start`` on, in the user's units."""
         with jax.enable_x64(True):
-            data = self._windows(as_records(records), self.start)
+            data = self.windows(as_records(records), self.start)
             weight = jnp.asarray(self.scaling.y_scale**2)
             return float(_energy(self.network, self._params(), data, weight))
 
@@ -194,7 +194,7 @@ class Model:
         """
         check_choice("curvature method", method, CURVATURES)
         with jax.enable_x64(True):
-            data = self._windows(as_records(records), self.start)
+            data = self.windows(as_records(records), self.start)
             weight = jnp.asarray(self.scaling.y_scale**2)
             found = _curvature(method, self.network, self._params(), data, weight)
             return {name: np.asarray(found[name]) for name in self.weights}
@@ -202,16 +202,13 @@ class Model:
     def _params(self) -> dict[str, jax.Array]:
         return {name: jnp.asarray(np.float64(value)) for name, value in self.weights.items()}
 
-    def _windows(
-        self,
-        records: Iterable[Record],
-        start: int,
-        held_back: Sequence[slice] | None = None,
+    def windows(
+        self, records: Iterable[Record], start: int, shape: tuple[int, int] | None = None
     ) -> Windows:
+        """The scaled regressors and targets of records from a sample on."""
         found = tuple(records)
         self.check(found)
-        scaled = [self.scaling.apply(r) for r in found]
-        return windows(scaled, self.terms, start, held_back)
+        return windows([self.scaling.apply(r) for r in found], self.terms, start, shape)
 
     def check(self, records: Iterable[Record]) -> None:
         """Refuse records with other channels or another sampling time than the model's."""

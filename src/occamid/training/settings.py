@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import tomli_w
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from occamid.errors import FileError, SettingsError
 from occamid.networks import ACTIVATIONS
 
-
-class Table(Mapping[str, float]):
-    """A read-only table of numbers that can be hashed, copied and pickled."""
-
-    def __init__(self, values: Mapping[str, float]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, key: str) -> float:
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._values.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._values)
-
-
 Lags = int | Literal["auto"]
 Units = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[float, Field(gt=0)]
-Factors = Annotated[Mapping[str, Positive], AfterValidator(Table), PlainSerializer(dict)]
 
 # What to give instead, by setting or by kind of error.
 REMEDIES = {
@@ -66,7 +32,6 @@ REMEDIES = {
     "tuple_type": "give a list",
     "finite_number": "give a finite number",
     "bool_type": "give true or false",
-    "dict_type": 'give a table, such as {"layer0.W/column" = 2.0}',
 }
 
 
@@ -94,9 +59,6 @@ class Settings(BaseModel):
     )
     lam: tuple[Positive, ...] = Field(
         (2e-3,), min_length=1, description="λ; several values are one batch"
-    )
-    lam_scale: Factors = Field(
-        Table({}), description='factor on λ by "matrix/group" pattern, such as "layer0.W/column"'
     )
     loss: Literal["rmse", "gaussian"] = Field("rmse", description="data term")
     aggregation: Literal["mean", "sum"] = Field("mean", description="of α over a group")

@@ -12,10 +12,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -28,11 +27,9 @@ from occamid.data.lags import propose_lags
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
 from occamid.data.windows import Windows, all_terms, windows
-from occamid.errors import SettingsError
 from occamid.files.checkpoints import Checkpoints, digest_of
 from occamid.networks import (
     MLP,
-    STRUCTURES,
     Network,
     Params,
     Recurrent,
@@ -40,6 +37,7 @@ from occamid.networks import (
     matrices,
 )
 from occamid.training.batch import DIVERGED, Batch, summarise
+from occamid.training.cores import cores
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
 from occamid.training.settings import Settings
@@ -68,7 +66,7 @@ def train(
     records: Record | Iterable[Record],
     settings: Settings | None = None,
     *,
-    held_back: Sequence[slice] | None = None,
+    shape: tuple[int, int] | None = None,
     progress: Callable[[Progress], None] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Batch:
@@ -77,7 +75,8 @@ def train(
     Args:
         records: estimation data; several records are several experiments of one system.
         settings: see :class:`Settings`; defaults serve most records.
-        held_back: rows of each record that must not be learned from, for cross-validation.
+        shape: records and rows to pad to, so that other records of about this size share what
+            is compiled; see :func:`occamid.data.windows.padded_shape`.
         progress: called after each cycle of each chunk.
         checkpoints: where finished cycles are kept; those of the same settings, data and
             machine are not run again.
@@ -88,24 +87,15 @@ def train(
     settings = settings or Settings()
     estimation = as_records(records)
     with _precision(settings):
-        allowed = _without(estimation, held_back)
-        scaling = fit_scaling(allowed, settings.scaling)
-        settings = resolve_lags(settings, [scaling.apply(r) for r in allowed])
+        scaling = fit_scaling(estimation, settings.scaling)
         scaled = [scaling.apply(r) for r in estimation]
+        settings = resolve_lags(settings, scaled)
         program = build_program(settings, scaled[0])
-        experiments = windows(scaled, program.terms, program.terms.max_lag, held_back)
+        experiments = windows(scaled, program.terms, program.terms.max_lag, shape)
         kept, seconds = _run(program, settings, experiments, progress, checkpoints)
+    step = estimation[0].sampling_time
     residuals = int(np.asarray(experiments.residuals).sum())
-    return _assemble(program, settings, scaling, allowed, residuals, kept, seconds)
-
-
-def _without(records: tuple[Record, ...], held_back: Sequence[slice] | None) -> list[Record]:
-    """The pieces of the records that may be learned from."""
-    pieces = []
-    for record, block in zip(records, held_back or (slice(0, 0),) * len(records), strict=True):
-        first, stop, _ = block.indices(len(record))
-        pieces += [record[a:b] for a, b in ((0, first), (stop, len(record))) if a < b]
-    return pieces
+    return _assemble(program, settings, scaling, step, residuals, kept, seconds)
 
 
 def resolve_lags(settings: Settings, scaled: list[Record]) -> Settings:
@@ -143,16 +133,10 @@ def build_program(settings: Settings, record: Record) -> Program:
     terms = all_terms(record, settings.input_lags, settings.output_lags, settings.input_delay)
     network = build_network(settings, len(terms), record.y.shape[1])
     names = tuple(matrices(network.specs()))
-    places = [f"{n}/{g.name}" for n in names for g in STRUCTURES[settings.structure]]
-    for pattern in settings.lam_scale:
-        if not any(fnmatchcase(place, pattern) for place in places):
-            raise SettingsError(
-                f"lam_scale: {pattern!r} matches nothing; there are {', '.join(places)}."
-            )
     return Program(
         network=network,
         terms=terms,
-        groups=groups_for(names, settings.structure, tuple(settings.lam_scale.items())),
+        groups=groups_for(names, settings.structure),
         loss=settings.loss,
         aggregation=settings.aggregation,
         curvature=settings.curvature,
@@ -233,7 +217,7 @@ def _run(
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
     models = len(lam)
-    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    workers = cores() if jax.default_backend() == "cpu" else 1
     chunk = plan_chunks(
         models, bytes_per_model(program, data, experiments), settings.memory_mb, workers
     )
@@ -344,7 +328,7 @@ def _assemble(
     program: Program,
     settings: Settings,
     scaling: Scaling,
-    records: Sequence[Record],
+    sampling_time: float,
     residuals: int,
     kept: Kept,
     seconds: dict[str, float],
@@ -367,8 +351,8 @@ def _assemble(
     finite = np.all(
         [np.isfinite(v).all(axis=tuple(range(3, v.ndim))) for v in params.values()], axis=0
     )
-    spread = max(float(np.std(scaling.apply_y(r.y))) for r in records)
-    ran = np.isfinite(info.free_run_mse).all(axis=-1) & (info.free_run_peak < DIVERGED * spread)
+    ran = np.isfinite(info.free_run_mse).all(axis=-1)
+    ran &= np.all(info.free_run_peak < DIVERGED * scaling.y_spread, axis=-1)
     empty = table["n_regressors"] == 0
     table["status"] = np.select([~finite, ~ran, empty], [3, 2, 1], default=0)
     return Batch(
@@ -376,7 +360,7 @@ def _assemble(
         network=program.network,
         terms=program.terms,
         scaling=scaling,
-        sampling_time=records[0].sampling_time,
+        sampling_time=sampling_time,
         count=residuals,
         params=params,
         psi={n: tuple(split(np.asarray(w)) for w in kept.prior[n].psi) for n, _ in program.groups},

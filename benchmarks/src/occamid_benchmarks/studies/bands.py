@@ -20,6 +20,7 @@ from occamid import Batch, Ensemble, Record, Settings, combine, ensemble_of, fit
 from occamid.assessment.run import Run
 from occamid.bands.calibration import conformal_inflation
 from occamid.data import twins
+from occamid.identification.folds import without
 from occamid.training.train import provenance
 from occamid_benchmarks import RESULTS, registry
 
@@ -88,8 +89,12 @@ def held_back_scores(result: Batch, records: tuple[Record, ...]) -> np.ndarray:
     edges = [np.linspace(start, len(r), FOLDS + 1).astype(int) for r in records]
     for fold in range(FOLDS):
         held = [slice(int(e[fold]), int(e[fold + 1])) for e in edges]
-        batch = train(records, result.settings, held_back=held)
-        ensemble = ensemble_of(batch, records, held_back=held)
+        rest = [
+            piece
+            for record, block in zip(records, held, strict=True)
+            for piece in without(record, block)
+        ]
+        ensemble = ensemble_of(train(rest, result.settings), rest)
         for record, block in zip(records, held, strict=True):
             part = record[block.start - start : block.stop]
             run = ensemble.simulate(part, start)

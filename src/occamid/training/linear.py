@@ -1,0 +1,116 @@
+"""Plain linear models, unshrunk: ARX by least squares, for any number of inputs and outputs.
+
+``y(t) = Σ A_i y(t-i) + Σ B_j u(t-j) + e(t)`` on standardised data.  As a network it is the direct
+path alone, so it simulates, refines and gets its bands as every other model does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from occamid.data.record import Record, as_records
+from occamid.data.scaling import Scaling, fit_scaling
+from occamid.data.windows import Terms, all_terms, windows
+from occamid.errors import DataError
+from occamid.networks import MLP
+from occamid.training.model import Model
+
+Array = np.ndarray
+ORDERS = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20, 30)
+DELAYS = (0, 1, 2, 3, 5, 8, 12, 18)
+WIDE = 1e4  # prior variance of a coefficient in scaled units: no shrinkage
+ROWS_PER_TERM = 4  # fewer rows for each regressor than this are not fitted
+
+
+class Arx(NamedTuple):
+    """An ARX model and what speaks for its orders."""
+
+    model: Model
+    order: int
+    delay: int
+    bic: float  # of the one-step errors, all over the same rows
+
+
+class _Problem(NamedTuple):
+    """All candidate columns of the regression in triangular form."""
+
+    terms: Terms
+    R: Float[Array, "p p"]
+    Q_y: Float[Array, "p ny"]
+    rest: Float[Array, " ny"]  # squares no column can explain
+    rows: int
+    start: int
+    scaling: Scaling
+
+
+def fit_arx(records: Sequence[Record]) -> list[Arx]:
+    """The best delay by BIC for every order that the records can bear, best order first."""
+    problem = _problem(as_records(records))
+    found = []
+    for order in (n for n in ORDERS if n <= problem.start):
+        fits = [
+            _solve(problem, order, delay, records[0].sampling_time)
+            for delay in DELAYS
+            if delay + order <= problem.start + 1
+        ]
+        found.append(min(fits, key=lambda fit: fit.bic))
+    return sorted(found, key=lambda fit: fit.bic)
+
+
+def _problem(records: tuple[Record, ...]) -> _Problem:
+    scaling = fit_scaling(records, "standardize")
+    channels = records[0].u.shape[1] + records[0].y.shape[1]
+    shortest, total = min(map(len, records)), sum(map(len, records))
+    most = min(ORDERS[-1], total // (ROWS_PER_TERM * channels) - 1, shortest // 3)
+    if most < 1:
+        raise DataError(
+            f'record "{records[0].name}" is too short for a linear model of {channels} channels; '
+            "use longer records."
+        )
+    terms = all_terms(records[0], most, most)
+    data = windows([scaling.apply(r) for r in records], terms, most)
+    used = np.asarray(data.valid, dtype=bool).reshape(-1)
+    Z, Y = (np.asarray(x, np.float64).reshape(len(used), -1)[used] for x in (data.z, data.y))
+    Q, R = np.linalg.qr(Z)
+    Q_y = Q.T @ Y
+    rest = np.maximum(np.sum(Y**2, axis=0) - np.sum(Q_y**2, axis=0), 0.0)
+    return _Problem(terms, R, Q_y, rest, len(Z), most, scaling)
+
+
+def _solve(problem: _Problem, order: int, delay: int, sampling_time: float) -> Arx:
+    """Least squares on the columns of one order and delay; BIC over all outputs."""
+    terms = problem.terms
+    keep = np.array(
+        [delay <= lag < delay + order + (delay == 0) for _, lag in terms.inputs]
+        + [lag <= order for _, lag in terms.outputs]
+    )
+    columns: Int[Array, " p"] = np.flatnonzero(keep)
+    R = problem.R[:, columns]
+    theta = np.linalg.lstsq(R, problem.Q_y, rcond=1e-10)[0]
+    squares = problem.rest + np.sum((problem.Q_y - R @ theta) ** 2, axis=0)
+    rows, ny = problem.rows, problem.Q_y.shape[1]
+    fit = rows * np.sum(np.log(np.maximum(squares / rows, 1e-12)))
+    bic = float(fit + ny * len(columns) * np.log(rows))
+    return Arx(_model(problem, keep, theta.T, sampling_time), order, delay, bic)
+
+
+def _model(
+    problem: _Problem, keep: Array, theta: Float[Array, "ny p"], sampling_time: float
+) -> Model:
+    terms = problem.terms.select(keep)
+    network = MLP(len(terms), (1,), theta.shape[0], "identity", bias=False, skip=True)
+    weights = {name: np.zeros(spec.shape) for name, spec in network.specs().items()}
+    weights["skip.W"] = theta
+    return Model(
+        network=network,
+        terms=terms,
+        scaling=problem.scaling,
+        weights=weights,
+        start=terms.max_lag,
+        sampling_time=sampling_time,
+        prior_widths={name: np.full(value.shape, WIDE) for name, value in weights.items()},
+    )
