@@ -17,7 +17,7 @@ from scipy.signal import lfilter, lfiltic
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError, SettingsError
-from occamid.training.classical.subspace import STABLE, joined, simulation_data
+from occamid_benchmarks.baselines.subspace import STABLE, joined, simulation_data
 
 Array = np.ndarray
 
