@@ -266,7 +266,7 @@ class Ensemble:
 
     def _with_past(
         self, u: Float[Array, "N nu"], known: Float[Array, "n ny"]
-    ) -> tuple[Float[Array, "N+k nu"], Float[Array, "n+k ny"], int]:
+    ) -> tuple[Float[Array, "M nu"], Float[Array, "m ny"], int]:
         scaling = self.first.scaling
         return with_past(self.network, self.terms, self.mixture, scaling, u, known)
 

@@ -144,7 +144,7 @@ def padded_shape(records: Sequence[Record]) -> tuple[int, int]:
 
 
 def _pad(
-    parts: Sequence[Float[Array, "T n"]], shape: tuple[int, int] | None = None
+    parts: Sequence[Float[Array, "_ n"]], shape: tuple[int, int] | None = None
 ) -> Float[Array, "R Tmax n"]:
     """Stack along a new first axis, zeros after the end of the shorter ones."""
     records, rows = shape or (len(parts), max(len(part) for part in parts))
