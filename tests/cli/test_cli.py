@@ -232,10 +232,11 @@ def test_the_table_of_families_marks_the_chosen_one(
     monkeypatch.setattr(shared.console, "_width", 200)
     found: Any = SimpleNamespace(
         trials=(
-            Trial("linear", "linear in lagged inputs", (0.25, 3.0), 1.0, 2.0),
-            Trial("curved", "smooth units", (float("inf"), 1.0), 1.0, 2.0),
+            Trial("linear", "linear in lagged inputs", (0.25, 3.0), 1.0, 0.1, 2.0),
+            Trial("curved", "smooth units", (float("inf"), 1.0), 1.0, 0.1, 2.0),
         ),
         family=SimpleNamespace(name="linear"),
+        grounds="linear is near enough",
     )
     train._show(found, {"verdict": {"headline": "Good.", "warnings": []}, "test": []}, tmp_path)
     said = capsys.readouterr().out
@@ -243,6 +244,7 @@ def test_the_table_of_families_marks_the_chosen_one(
     assert "0.25, 3" in said
     assert "inf, 1" in said
     assert "curved *" not in said
+    assert "chosen: linear is near enough" in said
 
 
 def test_options_override_the_file(tiny: Path) -> None:

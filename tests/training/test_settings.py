@@ -150,7 +150,7 @@ BOTH_ZERO = (
 HIDDEN = "setting hidden: give at least one layer, each of 1 to 10000 units (got {})."
 LAM = "setting lam: give one or more positive numbers (got {})."
 LAGS = 'give a whole number or "auto"'
-HORIZON = "setting horizon: give a whole number above 0, or leave it out (got {})."
+REACH = "setting reach: give a whole number above 0, or leave it out (got {})."
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"lamda": 1}, f"setting lamda is unknown; known are {KNOWN}."),

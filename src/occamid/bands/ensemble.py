@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from occamid.assessment.run import Run
 from occamid.bands import modelfile
+from occamid.bands.calibration import HORIZONS
 from occamid.bands.initial import with_past
 from occamid.bands.linearised import linearised
 from occamid.bands.mixture import Feedback, Mixture, weighted_median
@@ -32,7 +33,6 @@ from occamid.training.stepping import Stepper
 
 Array = np.ndarray
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
-HORIZONS = (1, 10, 100)  # steps ahead with an inflation of their own; a free run is the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,11 @@ class Ensemble:
     """A weighted mixture of Laplace posteriors in one common small network.
 
     ``inflation`` widens the bands of each output (1: as the posterior says) by what held-back
-    data ask for, one row for each of :data:`HORIZONS`.  ``feedback`` is where the noise enters
-    unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none`` (added
-    to the output only) for models refined in free run.  ``tail`` is the end of the estimation
-    data, inputs and outputs: where "last" starts from.  ``candidates`` is the number of parameters
-    before pruning.
+    data ask for, one row for each of ``calibration.HORIZONS``.  ``feedback`` is where the noise
+    enters unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none``
+    (added to the output only) for models refined in free run.  ``tail`` is the end of the
+    estimation data, inputs and outputs: where "last" starts from.  ``candidates`` is the number
+    of parameters before pruning.
     """
 
     posteriors: tuple[Posterior, ...]
@@ -259,14 +259,14 @@ class Ensemble:
         return weighted_median(runs, self.weights)
 
     def inflation_at(self, horizon: int | Int[Array, " T"]) -> Float[Array, "*T ny"]:
-        """The factor on the bands so many steps ahead, between those of :data:`HORIZONS`."""
+        """The factor on the bands so many steps ahead, between those of ``HORIZONS``."""
         at = np.log(np.minimum(horizon, HORIZONS[-1]))
         logs = [np.interp(at, np.log(HORIZONS), column) for column in np.log(self.inflation).T]
         return np.exp(np.stack(logs, axis=-1))
 
     def _with_past(
         self, u: Float[Array, "N nu"], known: Float[Array, "n ny"]
-    ) -> tuple[Float[Array, "N+k nu"], Float[Array, "n+k ny"], int]:
+    ) -> tuple[Float[Array, "M nu"], Float[Array, "m ny"], int]:
         scaling = self.first.scaling
         return with_past(self.network, self.terms, self.mixture, scaling, u, known)
 

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from occamid.bands.calibration import HORIZONS
 from occamid.bands.mixture import Feedback
 from occamid.bands.posterior import METHODS, Posterior
 from occamid.data.scaling import Scaling
@@ -26,7 +27,7 @@ from occamid.training.model import Model
 
 Array = np.ndarray
 NAME = MODEL  # in a run folder
-FORMAT = 2
+FORMAT = 3  # since 3 an inflation for each horizon, the spread and the end of the estimation data
 KINDS = ("lstm", "rnn")
 SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_std", "y_mean", "y_std")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
@@ -123,8 +124,7 @@ def read(path: str | Path) -> Contents:
             raise ValueError(f"weights is not one number for each of {len(posteriors)} members")
         if not ((shares >= 0).all() and shares.sum() > 0):
             raise ValueError("weights is not shares of a whole")
-        inflation = arrays["inflation"]
-        _positive(arrays, "inflation", (len(inflation), len(header["output_names"])))
+        inflation = _positive(arrays, "inflation", (len(HORIZONS), len(header["output_names"])))
         tail = _tail(arrays, posteriors[0].model.terms)
         return Contents(posteriors, shares, inflation, feedback, tail, _candidates(header))
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -190,7 +190,7 @@ def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> P
         or not np.all((positions >= 0) & (positions < size))
         or len(set(positions.tolist())) < len(positions)
         or factor.dtype.kind != "f"
-        or not np.all(np.diagonal(factor) if factor.ndim == 2 else factor)
+        or not np.all(np.any(factor, axis=1) if factor.ndim == 2 else factor)
     ):
         raise ValueError(f"the posterior of member {k} does not fit its weights")
     _positive(arrays, f"{k}/widths", positions.shape)

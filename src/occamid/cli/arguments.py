@@ -92,6 +92,13 @@ Future = Annotated[
     Path | None, typer.Option(help="File with the inputs after the end of the log: forecast them.")
 ]
 
+Linear = Annotated[
+    bool, typer.Option("--linear", help="The linear model at an operating point instead.")
+]
+At = Annotated[
+    str | None, typer.Option(help="Inputs of the operating point: 3.4,0; default: their mean.")
+]
+
 
 def data_options(told: dict[str, Any]) -> dict[str, Any]:
     """What the command line says about the data, as a job names it."""

@@ -31,6 +31,10 @@ OWN = {
     ),
     "compare": ("occamid.cli.use", "Fit, error and size of one or more runs on one file."),
     "inspect": ("occamid.cli.use", "What a model is made of, and what it does."),
+    "export": (
+        "occamid.cli.export",
+        "Write a model for C, ONNX, FMI, a PLC, CasADi or your own code.",
+    ),
     "report": ("occamid.cli.use", "Write the report of a run again: one HTML file."),
 }
 # What the package of the paper's reproduction brings; listed and explained without it, too.

@@ -122,13 +122,22 @@ def compare(
     work.compare(likes, file, out, force=force, as_json=as_json)
 
 
-def inspect(run: a.RunFolder, as_json: a.Result = False) -> None:
+def inspect(
+    run: a.RunFolder, linear: a.Linear = False, at: a.At = None, as_json: a.Result = False
+) -> None:
     """What a model is made of and what it does.
 
     Regressors with their evidence and, of a linear model, its coefficients, poles and gains;
-    how many parameters were kept; settings and provenance.
+    how many parameters were kept; settings and provenance.  With --linear the model at an
+    operating point: poles, time constants and gains.
     """
     require_models([run])
+    point = a.numbers(at, float, "at")
+    if linear or point is not None:
+        from occamid.cli import dynamics  # heavy
+
+        dynamics.inspect_linear(run, point, as_json)
+        return
 
     from occamid.cli import inspection  # heavy
 

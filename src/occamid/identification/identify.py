@@ -19,9 +19,10 @@ from occamid.data.record import Record, as_records
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.families import Family, families
+from occamid.identification.folds import piece, rows_of
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import Hearing, Trial, calibrated, expected, judge
+from occamid.identification.referee import CURVE, Trial, calibrated, expected, judge, learning_gain
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
 
@@ -78,15 +79,20 @@ def identify(
     whole = as_records(records)
     data = thin(whole, options.budget.rows)
     tried = families(options, data)
-    clock = Clock(progress, len(tried) * options.budget.folds)
+    clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     judgement = judge(data, options, clock.sub, checkpoints)
     family = next(f for f in tried if f.name == judgement.chosen)
     shop = Workshop(data, options.budget, checkpoints)
     model = shop.model(family, clock.sub(f"training {family.name}"))
     clock.tell(f"bands of {family.name}")
     hearing = judgement.hearings.get(family.name)
-    model = calibrated(model, hearing) if hearing else widen_to_residuals(model, data)
-    error, low, high = _expected(model, hearing)
+    if hearing:
+        gain = learning_gain(family, hearing, options, rows_of(data), clock.sub)
+        model = calibrated(model, hearing, gain)
+        error, low, high = expected(hearing, gain)
+    else:
+        model = widen_to_residuals(model, data)
+        error = low = high = np.full(model.inflation.shape[1], np.nan)
     clock.finish()
     batch = None if family.settings is None else shop.batch(family.settings)
     model = nearest_member(model, data) if options.single else model
@@ -104,15 +110,6 @@ def identify(
     )
 
 
-def _expected(model: Ensemble, hearing: Hearing | None) -> tuple[Any, Any, Any]:
-    """What :func:`expected` says, or nothing where nothing was held back."""
-    if hearing is None:
-        unknown = np.full(model.inflation.shape[1], np.nan)
-        return unknown, unknown, unknown
-    left = 1 - 1 / max(2, len(hearing.models))
-    return expected(hearing, float(model.weights @ [p.effective for p in model.posteriors]), left)
-
-
 def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
     """At most about this many rows: a few long, evenly spaced pieces where there are more."""
     total = sum(map(len, records))
@@ -123,8 +120,5 @@ def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
         count = max(1, round(PIECES * len(record) / total))
         length = min(len(record), most // max(PIECES, len(records)))
         starts = np.linspace(0, len(record) - length, count).round().astype(int)
-        pieces += [
-            replace(record[int(s) : int(s) + length], name=f"{record.name} from row {s}")
-            for s in starts
-        ]
+        pieces += [piece(record, int(s), int(s) + length) for s in starts]
     return tuple(pieces)

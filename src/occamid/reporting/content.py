@@ -18,6 +18,7 @@ from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.files.plain import plain
 from occamid.reporting import structure
+from occamid.reporting.dynamics import dynamics
 from occamid.reporting.series import decimate, number, rounded, share_of_points
 from occamid.reporting.verdict import AHEAD, drifts, verdict
 from occamid.training.batch import Batch
@@ -89,6 +90,7 @@ def content(
             "runs_left_out": len(shown) - len(shown[:MOST_RUNS]),
             "residuals": {k: _residuals(a, seen[0].record) for k, a in analyses.items()},
             "calibration": calibration,
+            "dynamics": dynamics(model, [run.record for run in seen]),
             "settings": _settings(batch.settings) if batch else [],
             "provenance": _provenance(batch, rest),
         }
