@@ -9,9 +9,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from occamid.cli import app, as_flags
+from occamid.cli import as_flags
+from occamid.cli.plugins import OWN, own_command
 
 SOURCE = Path(__file__).parent.parent / "src" / "occamid"
 PACKAGES = [
@@ -253,12 +253,8 @@ def test_parameters_become_flags(said: str, shown: str) -> None:
 
 def test_every_parameter_in_a_message_is_a_flag() -> None:
     """What the library calls `so` can be typed as --so."""
-    command: object = get_command(app)
     known = {
-        flag
-        for sub in command.commands.values()  # type: ignore[attr-defined]
-        for parameter in sub.params
-        for flag in parameter.opts
+        flag for name in OWN for parameter in own_command(name).params for flag in parameter.opts
     }
     found = {
         as_flags(word).split()[0]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from occamid.assessment.metrics import fit_percent, rmse
     from occamid.assessment.run import Run
     from occamid.bands.ensemble import Ensemble, combine, ensemble_of, load
+    from occamid.bands.linear import linearise
     from occamid.bands.posterior import Posterior, fit_posterior
     from occamid.data.record import Record
     from occamid.errors import DataError, FileError, OccamidError, SettingsError
@@ -36,6 +37,7 @@ _HOMES = {
     "occamid.assessment.metrics": ("fit_percent", "rmse"),
     "occamid.assessment.run": ("Run",),
     "occamid.bands.ensemble": ("Ensemble", "combine", "ensemble_of", "load"),
+    "occamid.bands.linear": ("linearise",),
     "occamid.bands.posterior": ("Posterior", "fit_posterior"),
     "occamid.data.record": ("Record",),
     "occamid.errors": ("DataError", "FileError", "OccamidError", "SettingsError"),
@@ -72,6 +74,7 @@ __all__ = [
     "fit_percent",
     "fit_posterior",
     "identify",
+    "linearise",
     "load",
     "read",
     "report",

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 
 from occamid import Run, cli, load
 from occamid.cli import arguments, shared
-from occamid.cli import identify as train
+from occamid.cli import training as train
+from occamid.cli.identify import identify as identify_command
 from occamid.data import twins
 from occamid.errors import DataError
 from occamid.files import folder as folders
@@ -326,7 +327,7 @@ def test_the_compilation_cache_is_in_the_users_cache_folder(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code, told = call_main(monkeypatch, "identify")
     assert code == 2
-    assert told["jax_compilation_cache_dir"] == str(tmp_path / "occamid" / "jax")
+    assert told["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "occamid" / "jax")
 
 
 # --- errors of the user -------------------------------------------------------------------------
@@ -576,7 +577,7 @@ def test_a_failure_while_writing_keeps_the_old_folder(
 
     monkeypatch.setattr(figures, "save", save)
     with pytest.raises(BrokenError):
-        train.identify(example="hairdryer-twin", out=out, config=tiny, force=True)
+        identify_command(example="hairdryer-twin", out=out, config=tiny, force=True)
     half = [n for n in FILES if not n.endswith(".png") and n != "run.json"]
     assert written == [sorted([MARK, *half])]
     kept = [p for p in listing(tmp_path) if p not in before]
@@ -643,6 +644,6 @@ def test_an_infinite_test_error_does_not_lose_the_run(
     bad = np.array([np.inf])
     monkeypatch.setattr(Run, "rmse", lambda *_: bad)
     monkeypatch.setattr(Run, "fit", lambda *_: -bad)
-    train.identify(out=tmp_path / "out", config=tiny)
+    identify_command(out=tmp_path / "out", config=tiny)
     (test,) = strict_json(tmp_path / "out" / "result.json")["test"]
     assert (test["rmse"], test["fit"]) == ([None], [None])

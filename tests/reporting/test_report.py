@@ -17,7 +17,8 @@ import pytest
 
 from occamid import Fit, Options, report
 from occamid.assessment.metrics import fit_percent
-from occamid.bands.ensemble import DivergedWarning, Ensemble
+from occamid.bands.ensemble import Ensemble
+from occamid.bands.units import DivergedWarning
 from occamid.identification.families import Family
 from occamid.identification.referee import Trial
 from occamid.reporting.content import content, show

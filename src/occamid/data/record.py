@@ -30,6 +30,8 @@ class Record:
         input_names: one per input; taken from a data frame's columns, else ``u`` or ``u1, u2, …``.
             A plain string is one name.
         output_names: likewise, ``y`` or ``y1, y2, …``.
+        lead: rows at the head of which only the inputs are known: they are regressors, and what
+            stands in their outputs is never looked at.
     """
 
     u: Float[Array, "N nu"]
@@ -38,6 +40,7 @@ class Record:
     name: str = "record"
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
+    lead: int = 0
 
     def __post_init__(self) -> None:
         where = f'record "{self.name}"'
@@ -83,7 +86,8 @@ class Record:
                 f'record "{self.name}": record[{piece}] is empty; '
                 f"it has {_count(len(self), 'row')}."
             )
-        return replace(self, u=self.u[rows], y=self.y[rows])
+        first = rows.indices(len(self))[0]
+        return replace(self, u=self.u[rows], y=self.y[rows], lead=max(0, self.lead - first))
 
     def split(self, at: float | int) -> tuple[Record, Record]:
         """The record before and after ``at``: a share of the rows (0.7) or a row number (300)."""
