@@ -48,7 +48,10 @@ Restarts = Annotated[int | None, typer.Option(help="Random initialisations.")]
 Single = Annotated[bool, typer.Option("--single", help="One model instead of an ensemble.")]
 Example = Annotated[
     str | None,
-    typer.Option(help="A simulated process instead of files, such as cascaded-tanks-twin."),
+    typer.Option(
+        help="A simulated process instead of files: cascaded-tanks-twin, coupled-drives-twin, "
+        "hairdryer-twin, heat-exchanger-twin, mass-spring-damper-twin, polynomial-narx-twin."
+    ),
 ]
 Config = Annotated[Path | None, typer.Option(help="TOML file of a job, such as RUN/settings.toml.")]
 Seed = Annotated[int | None, typer.Option(help="Fixes everything that is random.")]
