@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from occamid import Ensemble, combine
-from occamid.bands.ensemble import DivergedWarning
+from occamid.bands.units import DivergedWarning
 from occamid.bands.linearised import WIDEST, _mixed
 from occamid.bands.mixture import Mixture
 from tests.support.banded import simulate
