@@ -25,11 +25,13 @@ def mixed(
     spread: float = 1.0,
 ) -> tuple[float, float, float]:
     """Centre, standard deviation and diverged share of one sample of equal members."""
-    parts = (np.array(v, dtype=float)[:, None, None] for v in (runs, epistemic, aleatoric))
+    one, two, three = (
+        np.array(v, dtype=float)[:, None, None] for v in (runs, epistemic, aleatoric)
+    )
     share = np.full(len(runs), 1 / len(runs))
     empty = np.zeros((len(runs), 0))
     mixture = Mixture(empty, empty, empty, share, np.array([centre]), np.array([spread]))
-    run = _mixed(*parts, mixture, LEVELS)
+    run = _mixed(one, two, three, mixture, LEVELS)
     assert run.std is not None
     return float(run.mean[0, 0]), float(run.std[0, 0]), run.diverged
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from occamid import DataError, Ensemble, Record, SettingsError, combine, ensemble_of, load
-from occamid.bands.ensemble import HORIZONS
+from occamid.bands.calibration import HORIZONS
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 from tests.support.trained import batch_of, data_of
 
@@ -34,7 +34,7 @@ def test_inputs_after_a_record_are_its_continuation() -> None:
     whole = ensemble.simulate(record, 40).after(40)
     assert (found.n_init, len(found)) == (0, 20)
     np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-12)
-    np.testing.assert_allclose(found.std, whole.std, rtol=1e-12)
+    np.testing.assert_allclose(found.spread, whole.spread, rtol=1e-12)
 
 
 def test_nothing_but_inputs_and_the_start_is_looked_at() -> None:

@@ -15,6 +15,7 @@ from occamid.bands.ensemble import Ensemble
 from occamid.export import c, recursion
 from occamid.export.description import Description, describe
 from occamid.training.model import Model
+from tests.export.test_values import random_state_space, state_space_run
 from tests.support.exports import (
     DRIVER,
     compile_c,
@@ -210,3 +211,13 @@ def test_clang_sanitizers_and_valgrind_find_nothing(
         check=False,
     )
     assert inside.returncode == 0, inside.stderr
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1, 3), (3, 2, 2, 4)])
+def test_a_state_space_network_runs_as_its_matrices_say(
+    shape: tuple[int, int, int, int], tmp_path: Path
+) -> None:
+    m, d = random_state_space(0, *shape)
+    u = np.random.default_rng(1).normal(size=(50, d.nu))
+    program = built(d, tmp_path, jacobian=True)
+    agree(run_c(program, u, np.zeros((0, d.ny))), state_space_run(m, d, u), 1e-9)

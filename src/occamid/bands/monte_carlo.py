@@ -8,7 +8,7 @@ bounded in both samples and steps while quantiles stay exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -276,7 +276,7 @@ def _collect(
     return _joined(parts, levels, 1.0 - float(np.mean(alive)))
 
 
-def _joined(parts: list[tuple[Array, ...]], levels: tuple[float, ...], diverged: float) -> Run:
+def _joined(parts: Sequence[tuple[Array, ...]], levels: tuple[float, ...], diverged: float) -> Run:
     """The run of all blocks, from what :func:`_reduce` made of each."""
     moments = [np.concatenate([p[j] for p in parts], axis=-2) for j in range(4)]
     mean, epistemic, total, quantiles = moments

@@ -97,7 +97,7 @@ def context(d: Description, word: str, precision: Precision, jacobian: bool) -> 
         "outputs": _channels(d.output_names, "out"),
         "nx": d.size,
         "start": d.start,
-        "recurrent": d.recurrent,
+        "recurrent": d.recurrent and d.start > 0,  # then samples are counted
         "jacobian": jacobian,
         "kernels": {kind: kind in target.functions for kind in ("dense", "sparse")},
         "functions": _functions(target.functions, single),
@@ -169,8 +169,9 @@ def _member(d: Description, target: CTarget, k: int, moving: bool) -> dict[str, 
     loops = "(i = 0" in used
     arguments = ("x", "v", "dx", "dv") if moving else ("x", "v")
     unused = [f"(void){a};" for a in arguments if f"{a}[" not in used and f"({a} +" not in used]
-    if moving and not member.step.carried:
-        unused.append("(void)dn;")
+    if moving:  # a value of which only the movement is wanted
+        unused += [f"(void)v{i};" for i in range(target.count)]
+        unused += [] if member.step.carried else ["(void)dn;"]
     return {
         "lines": list(target.lines),
         "loops": loops,

@@ -2,7 +2,7 @@
 
 For each fold every family is trained on what is left and simulates what was held back.  Errors are
 compared piece by piece, so that a difference between two families comes with a standard error, and
-a simpler kind is preferred where it is no worse than one of those.
+a simpler kind is preferred where it is no worse than one of those, nor by more than a few per cent.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from occamid.identification.options import Options
 Array = np.ndarray
 PIECES = 6  # in which the errors of a held-back part are averaged
 SHORTEST_PIECE = 20  # rows
+PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
 HOPELESS = 2.0  # times the best error, after PATIENCE folds: such a family is tried no further
 PATIENCE = 2
 CURVE = 3  # folds that are trained again on fewer rows
@@ -262,19 +263,19 @@ def difference(
 def choose(
     tried: Sequence[Family], trials: Sequence[Trial], pieces: dict[str, Array]
 ) -> tuple[str, str]:
-    """The best family of the simplest kind that is no worse than one standard error."""
+    """The best family of the simplest kind within one standard error and :data:`PRICE`."""
     scores = {t.family: t.score for t in trials if t.family in pieces}
     best = min(scores, key=lambda name: scores[name])
     kinds = {f.name: f.kind for f in tried}
     for kind in dict.fromkeys(kinds[f.name] for f in tried if f.name in scores):
         own = min((n for n in scores if kinds[n] == kind), key=lambda n: scores[n])
         mean, error = difference(pieces[own], pieces[best])
-        if own == best or mean <= error:
+        if own == best or (mean <= error and scores[own] <= PRICE * scores[best]):
             break
     if own == best:
         return own, f"{own} has the smallest free-run error on held-back data"
     return own, (
-        f"{own} is of a simpler kind than {best} and within one standard error of it on "
+        f"{own} is of a simpler kind than {best} and, within one standard error, as good on "
         "held-back data"
     )
 
