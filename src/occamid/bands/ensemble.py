@@ -258,7 +258,7 @@ class Ensemble:
     def _centre(self, runs: Float[Array, "K N ny"]) -> Float[Array, "N ny"]:
         return weighted_median(runs, self.weights)
 
-    def inflation_at(self, horizon: int | Int[Array, " T"]) -> Float[Array, "*T ny"]:
+    def inflation_at(self, horizon: int | Int[Array, " T"]) -> Float[Array, "... ny"]:
         """The factor on the bands so many steps ahead, between those of ``HORIZONS``."""
         at = np.log(np.minimum(horizon, HORIZONS[-1]))
         logs = [np.interp(at, np.log(HORIZONS), column) for column in np.log(self.inflation).T]

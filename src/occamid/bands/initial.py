@@ -40,7 +40,7 @@ def with_past(
     scaling: Scaling,
     u: Float[Array, "N nu"],
     known: Float[Array, "n ny"],
-) -> tuple[Float[Array, "N+k nu"], Float[Array, "n+k ny"], int]:
+) -> tuple[Float[Array, "M nu"], Float[Array, "m ny"], int]:
     """Inputs and known outputs from as far back as the lags reach, and how far that is.
 
     In the user's units.  Too little that is known, or other channels: nothing is inferred, and

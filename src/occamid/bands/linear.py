@@ -63,7 +63,7 @@ class Linear:
 
         The n-fold zero of a delay is found as a small ring: A without what only shifts has few.
         """
-        found = np.linalg.eigvals(self._feedback())
+        found = np.linalg.eigvals(self._feedback()).astype(complex)
         found = found[np.abs(found) > NOTHING]
         return found[np.argsort(-np.abs(found), kind="stable")]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Inexact
 
 from occamid.bands.ensemble import Ensemble
 from occamid.bands.linear import Band, Slopes, _inputs, _slopes, _spread, operating_point
@@ -195,7 +195,7 @@ def _sums(
     return (columns * z ** (-lags.astype(float))) @ np.eye(n)[channels]
 
 
-def _transfer(r: Terms, s: Slopes, z: jax.Array) -> Float[jax.Array, "ny nu"]:
+def _transfer(r: Terms, s: Slopes, z: jax.Array) -> Inexact[jax.Array, "ny nu"]:
     """``y/u`` at z: hidden states and outputs solve one small linear system."""
     ny, nh = len(r.output_names), s.h.shape[1]
     by_y = _sums(r.outputs, s.y, ny, z)

@@ -25,7 +25,7 @@ class Symbols:
         self.ca = load("casadi")
 
     def affine(
-        self, parts: Sequence[tuple[Any, Float[Array, "n m"]]], bias: Float[Array, " n"]
+        self, parts: Sequence[tuple[Any, Float[Array, "n _"]]], bias: Float[Array, " n"]
     ) -> Any:
         """``Σ_k M_k s_k + b`` with sparse matrices: pruned weights are not there."""
         total = self.ca.DM(bias)
@@ -112,7 +112,7 @@ class Functions(NamedTuple):
         """Past outputs at ``y0``, past inputs at their mean."""
         return recursion.initial_state(self.description, y0)
 
-    def warm_state(self, u: Float[Array, "n nu"], y: Float[Array, "n ny"]) -> Float[Array, " nx"]:
+    def warm_state(self, u: Float[Array, "n nu"], y: Float[Array, "m ny"]) -> Float[Array, " nx"]:
         """The state after a known beginning."""
         return recursion.warm_state(self.description, u, y)
 

@@ -48,7 +48,7 @@ class CTarget:
         self.lines, self.copies, self.count = [], {}, 0
 
     def affine(
-        self, parts: Sequence[tuple[Value, Float[Array, "n m"]]], bias: Float[Array, " n"]
+        self, parts: Sequence[tuple[Value, Float[Array, "n _"]]], bias: Float[Array, " n"]
     ) -> Value:
         """``Σ_k M_k s_k + b``, and along a direction ``Σ_k M_k ds_k``."""
         value = self._sum([(s, M) for s, M in parts], bias)

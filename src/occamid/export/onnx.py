@@ -47,7 +47,7 @@ class Graph:
         return name
 
     def affine(
-        self, parts: Sequence[tuple[str, Float[Array, "n m"]]], bias: Float[Array, " n"]
+        self, parts: Sequence[tuple[str, Float[Array, "n _"]]], bias: Float[Array, " n"]
     ) -> str:
         """``Σ_k M_k s_k + b``."""
         total = self.constant(bias)

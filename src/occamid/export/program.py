@@ -29,7 +29,7 @@ REGRESSORS = "z"
 class Affine:
     """``v = Σ_k M_k s_k + b``; zeros in a matrix are pruned weights."""
 
-    parts: tuple[tuple[str, Float[Array, "n m"]], ...]
+    parts: tuple[tuple[str, Float[Array, "n _"]], ...]
     bias: Float[Array, " n"]
 
     @property
@@ -130,7 +130,7 @@ class Step:
 class Target(Protocol[V]):
     """What the operations mean in the language of a target."""
 
-    def affine(self, parts: Sequence[tuple[V, Float[Array, "n m"]]], bias: Float[Array, " n"]) -> V:
+    def affine(self, parts: Sequence[tuple[V, Float[Array, "n _"]]], bias: Float[Array, " n"]) -> V:
         """``Σ_k M_k s_k + b``."""
 
     def activate(self, source: V, function: str) -> V:

@@ -106,7 +106,7 @@ class Numbers:
     """The target that computes: plain NumPy, the reference for all others."""
 
     def affine(
-        self, parts: Sequence[tuple[Array, Float[Array, "n m"]]], bias: Float[Array, " n"]
+        self, parts: Sequence[tuple[Array, Float[Array, "n _"]]], bias: Float[Array, " n"]
     ) -> Array:
         """``Σ_k M_k s_k + b``."""
         return sum((M @ s for s, M in parts), start=np.array(bias))
@@ -168,7 +168,7 @@ def initial_state(d: Description, y0: Float[Array, " ny"] | None = None) -> Floa
 
 
 def warm_state(
-    d: Description, u: Float[Array, "n nu"], y: Float[Array, "n ny"]
+    d: Description, u: Float[Array, "n nu"], y: Float[Array, "m ny"]
 ) -> Float[Array, " nx"]:
     """The state after a known beginning: filled for ``start`` samples, then corrected."""
     target, x = Numbers(), initial_state(d, y[0] if len(y) else None)

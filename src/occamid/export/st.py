@@ -56,7 +56,7 @@ class Text:
     copies: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def affine(
-        self, parts: Sequence[tuple[Value, Float[Array, "n m"]]], bias: Float[Array, " n"]
+        self, parts: Sequence[tuple[Value, Float[Array, "n _"]]], bias: Float[Array, " n"]
     ) -> Value:
         """``Σ_k M_k s_k + b``: small matrices term by term, large ones as loops over tables."""
         found = self._new(len(bias))

@@ -26,6 +26,7 @@ from occamid.networks import Network
 from occamid.networks.simulate import push, read
 
 Array = np.ndarray
+Either = jax.Array | np.ndarray
 
 
 class State(NamedTuple):
@@ -60,7 +61,7 @@ class Stepper:
     start: int
 
     def __call__(
-        self, state: State, u: Float[jax.Array, " nu"]
+        self, state: State, u: Float[Either, " nu"]
     ) -> tuple[State, Float[jax.Array, " ny"]]:
         """The next state, and the outputs to the inputs ``u`` of this sample."""
         after, y = self._step(state, u, None)
@@ -68,8 +69,8 @@ class Stepper:
 
     def initial_state(
         self,
-        u_past: Float[jax.Array, "n nu"] | Float[jax.Array, " n"],
-        y_past: Float[jax.Array, "n ny"] | Float[jax.Array, " n"],
+        u_past: Float[Either, "n nu"] | Float[Either, " n"],
+        y_past: Float[Either, "m ny"] | Float[Either, " m"],
     ) -> State:
         """The state after measured inputs and outputs, at least ``terms.max_lag`` rows of each.
 
@@ -114,7 +115,7 @@ class Stepper:
         return State(hidden, (u - self.scaling.u_offset) / self.scaling.u_scale, members)
 
     def _step(
-        self, state: State, u: Float[jax.Array, " nu"], measured: Float[jax.Array, " ny"] | None
+        self, state: State, u: Float[Either, " nu"], measured: Float[Either, " ny"] | None
     ) -> tuple[State, Float[jax.Array, "K ny"]]:
         """All members one sample ahead, fed their own outputs or the measured ones; scaled."""
         now = (jnp.atleast_1d(u) - self.scaling.u_offset) / self.scaling.u_scale
