@@ -1,4 +1,4 @@
-"""Plain data: what JSON can hold."""
+"""Plain data: what JSON can hold, and names that a spreadsheet does not run."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
+
+
+def cell_name(name: str) -> str:
+    """A name for the header of a CSV file; a spreadsheet would run ``=A1`` as a formula."""
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name

@@ -209,9 +209,9 @@ class Told(NamedTuple):
         t = self.rows.t
         assert t is not None
         for k in at[:5]:
-            apart = t[k + 1] - t[k]
-            what = "repeats" if apart == 0 else f"goes back by {-apart:.6g} s"
-            hour = "; the clock may have been changed" if abs(apart + HOUR) < 60 else ""
+            back = self.pace.step - (t[k + 1] - t[k])
+            what = "repeats" if t[k + 1] == t[k] else f"goes back by {back:.4g} s"
+            hour = "; the clock may have been changed" if abs(back - HOUR) < 60 else ""
             self.add(
                 "clock", "advice", f"the time {what}{hour}",
                 "rows may be out of order, so the record is cut there",

@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from occamid.assessment.check.signals import Channel, finding, runs_of
 from occamid.data.findings import Finding
+from occamid.data.spikes import FEW_VALUES, spikes, usual
 
 Array = np.ndarray
-FEW_VALUES = 20  # a signal of fewer different values is made of levels
 LONG = 20  # equal samples in a row that may be a stuck sensor
 UNLIKELY = 1e-9  # probability of a run of equal samples in a sound signal
 MOVES = 0.1  # of its standard deviation, by which an input must move while an output is stuck
 AT_LIMIT = 0.01  # share of samples at the largest or smallest value
 COARSE, FINE = 8.0, 30.0  # standard deviation in units of the last digit
-SPIKE = 8.0  # times the 99th percentile of peaks
-BEYOND = 0.25  # of the usual range, outside of which a peak is a spike
 BINS = 200  # in which a drift is looked for
 DRIFTS = 60.0  # squared t-value of a line in time, effective samples counted
 
@@ -91,10 +89,10 @@ def _stuck(
     if not inside or others < 0.2 * total:
         return
     equal = sum(int(np.sum(np.diff(x) == 0)) for x in channel.parts)
-    usual = max((equal - sum(int(np.sum(s[:, 1] - s[:, 0])) for s in still)) / others, 1e-3)
-    if usual > 0.5:
+    often = max((equal - sum(int(np.sum(s[:, 1] - s[:, 0])) for s in still)) / others, 1e-3)
+    if often > 0.5:
         return
-    least = max(LONG, np.log(UNLIKELY / total) / np.log(usual))
+    least = max(LONG, np.log(UNLIKELY / total) / np.log(often))
     places = []
     for record, x, spans, offset in zip(
         channel.records, channel.parts, still, offsets, strict=False
@@ -155,15 +153,9 @@ def _outliers(channel: Channel, values: int) -> Iterator[Finding]:
     """Lone peaks far above the usual ones and outside of the usual range."""
     if values <= FEW_VALUES:
         return
-    peaks = [_peak(x) for x in channel.parts]
-    usual = float(np.percentile(np.concatenate(peaks), 99))
-    low, high = np.percentile(channel.all, [0.5, 99.5])
-    reach = BEYOND * (high - low)
-    if high <= low:
-        return
+    limits = usual(channel.parts)
     places = [
-        (r, runs_of((h > SPIKE * usual) & ((x < low - reach) | (x > high + reach))))
-        for r, x, h in zip(channel.records, channel.parts, peaks, strict=True)
+        (r, runs_of(spikes(x, limits))) for r, x in zip(channel.records, channel.parts, strict=True)
     ]
     found = sum(len(spans) for _, spans in places)
     if found:
@@ -175,28 +167,6 @@ def _outliers(channel: Channel, values: int) -> Iterator[Finding]:
              "mask them with prepare"),
             places,
         )  # fmt: skip
-
-
-def outlier_rows(x: Float[Array, " N"]) -> Bool[Array, " N"]:
-    """Where a signal has spikes, for masking."""
-    if len(np.unique(x)) <= FEW_VALUES:
-        return np.zeros(len(x), dtype=bool)
-    h = _peak(x)
-    low, high = np.percentile(x, [0.5, 99.5])
-    reach = BEYOND * (high - low)
-    return (h > SPIKE * np.percentile(h, 99)) & ((x < low - reach) | (x > high + reach))
-
-
-def _peak(x: Float[Array, " N"]) -> Float[Array, " N"]:
-    """How far a sample is above or below both neighbours, one to three samples away."""
-    best = np.zeros(len(x))
-    for width in (1, 2, 3):
-        if len(x) <= 2 * width:
-            break
-        before, after = x[width:-width] - x[: -2 * width], x[width:-width] - x[2 * width :]
-        lone = np.where(before * after > 0, np.minimum(np.abs(before), np.abs(after)), 0.0)
-        np.maximum(best[width:-width], lone, out=best[width:-width])
-    return best
 
 
 def _drift(channel: Channel) -> Iterator[Finding]:
