@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Annotated, Any
 import jax
 import typer
 
+from occamid.cli import check, prepare, use
 from occamid.cli import identify as train
-from occamid.cli import use
+from occamid.cli.flags import as_flags as as_flags
 from occamid.cli.plugins import Commands
 from occamid.cli.shared import say
 from occamid.errors import OccamidError
@@ -26,10 +26,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(train.identify)
+app.command()(check.check)
+app.command()(prepare.prepare)
 for command in (use.simulate, use.predict, use.compare, use.inspect, use.report):
     app.command()(command)
-# Parameters of the library that are called differently here; the others differ by dashes only.
-FLAGS = {"inputs": "--input", "outputs": "--output", "resample=": "--resample-to"}
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
@@ -77,15 +77,3 @@ def _run(arguments: list[str]) -> int:
 def _fail(message: str) -> int:
     print(f"error: {as_flags(message)}", file=sys.stderr)
     return 2
-
-
-def as_flags(message: str) -> str:
-    """The library writes parameters as `` `gaps="split"` ``; people here type ``--gaps split``."""
-    message = message.replace("`input_lags` and `output_lags`", "--lags")
-    return re.sub(r"`([a-z_]+)(?:=\"?([^`\"]*)\"?)?`", _flag, message)
-
-
-def _flag(parameter: re.Match[str]) -> str:
-    name, value = parameter.groups()
-    flag = FLAGS.get(name if value is None else f"{name}=", f"--{name.replace('_', '-')}")
-    return flag if value is None else f"{flag} {value}"

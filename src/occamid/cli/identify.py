@@ -12,8 +12,11 @@ from typing import Any
 import typer
 from rich.table import Table
 
+from occamid.assessment.check.records import check
 from occamid.cli import arguments as a
+from occamid.cli.check import show
 from occamid.cli.shared import console, listed, say, stage_bar
+from occamid.data.findings import ordered
 from occamid.data.record import Record
 from occamid.errors import FileError, OccamidError
 from occamid.files import manifest
@@ -39,6 +42,7 @@ def identify(
     variable: a.Variable = None,
     test: a.Test = None,
     split: a.Split = None,
+    prepare: a.Prepare = None,
     effort: a.Effort = None,
     network: a.Network = None,
     hidden: a.Hidden = None,
@@ -66,7 +70,8 @@ def identify(
     """
     told = dict(locals())
     job = job_from(config, a.data_options(told), a.identify_options(told))
-    read = [*map(Path, (*job.files, *job.test)), *([config] if config else [])]
+    told_by = [path for path in (config, prepare) if path]
+    read = [*map(Path, (*job.files, *job.test)), *told_by]
     with claim(out, overwrite=force, inputs=read) as place:
         summary = run_job(job, place, resume=resume, quiet=as_json)
     if as_json:
@@ -75,7 +80,10 @@ def identify(
 
 def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, Any]:
     """Read, identify, judge and write; finished cycles are kept beside the folder until then."""
-    estimation, test = job.read()
+    estimation, test, noticed, job = job.look()
+    found = ordered([*noticed, *check(estimation, test)])
+    if not quiet:
+        show(found)
     out = place.folder
     checkpoints = Checkpoints(out.absolute().parent / f".{out.name}.partial")
     if not resume:
@@ -83,7 +91,7 @@ def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, A
     with _going_on(checkpoints):
         fit = _identify(job, estimation, checkpoints, quiet)
         with new_folder(place) as folder:
-            summary = runs.write(fit, job, test, folder)
+            summary = runs.write(fit, job, test, folder, found)
     checkpoints.clear()
     if not quiet:
         _show(fit, summary, out)
@@ -134,6 +142,7 @@ def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
             mark = " *" if trial.family == fit.family.name else ""
             table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), trial.about)
         console.print(table)
+    say(fit.coverage_of_data)
     say(f"chosen: {fit.grounds}")
     say(summary["verdict"]["headline"])
     for warning in summary["verdict"]["warnings"]:

@@ -41,6 +41,7 @@ class Fit:
         expected_rmse: free-run error to expect on new data, per output, from held-back data;
             not a number where nothing could be held back.
         expected_interval: its 95 % interval, (low, high) per output.
+        rows_given: rows of all estimation records, of which ``records`` may be a part.
     """
 
     model: Ensemble
@@ -52,6 +53,17 @@ class Fit:
     options: Options
     expected_rmse: tuple[float, ...]
     expected_interval: tuple[tuple[float, float], ...]
+    rows_given: int = 0
+
+    @property
+    def coverage_of_data(self) -> str:
+        """How much of the data was trained on, and which pieces."""
+        rows = sum(map(len, self.records))
+        said = f"trained on {rows} of {max(self.rows_given, rows)} rows"
+        if rows >= self.rows_given:
+            return said
+        pieces = ", ".join(f"{r.name} ({len(r)} rows)" for r in self.records)
+        return f"{said}: {pieces}; a higher effort trains on more"
 
 
 def identify(
@@ -73,7 +85,8 @@ def identify(
             :class:`Options`.
     """
     options = Options(**((options.given() if options else {}) | changes))
-    data = thin(as_records(records), options.budget.rows)
+    given = as_records(records)
+    data = thin(given, options.budget.rows)
     tried = families(options, data)
     clock = Clock(progress, len(tried) * options.budget.folds)
     judgement = judge(data, options, clock.sub, checkpoints)
@@ -95,6 +108,7 @@ def identify(
         options=options,
         expected_rmse=tuple(error.tolist()),
         expected_interval=tuple(zip(low.tolist(), high.tolist(), strict=True)),
+        rows_given=sum(map(len, given)),
     )
 
 
