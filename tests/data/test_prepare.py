@@ -36,6 +36,15 @@ def test_ranges(steps: dict[str, Any], rows: list[int]) -> None:
     assert [len(r) for r in prepare(log(), **steps)] == rows
 
 
+def test_rows_count_over_all_records() -> None:
+    pieces = [log(100, "log #1"), log(100, "log #2", start=90.0)]
+    assert [len(r) for r in prepare(pieces, keep_rows=(90, 119))] == [10, 20]
+
+
+def test_what_is_left_out_is_not_filled_again() -> None:
+    assert [len(r) for r in prepare(log(), drop_rows=(100, 102), fill=10)] == [100, 297]
+
+
 def test_times_are_those_of_the_log() -> None:
     (piece,) = prepare(log(start=100.0), keep_times=(150, 159.5))
     assert (len(piece), piece.start) == (20, 150.0)

@@ -56,7 +56,8 @@ class Finding:
     def line(self) -> str:
         """Everything in one line."""
         parts = [f"{self.severity}: {self.what}" + (f" [{self.where}]" if self.where else "")]
-        return ". ".join([*parts, *(text for text in (self.why, self.remedy) if text)]) + "."
+        parts += [text[0].upper() + text[1:] for text in (self.why, self.remedy) if text]
+        return ". ".join(parts) + "."
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -34,10 +34,13 @@ def prepare(
         **changes: single steps by name: ``prepare(records, decimate=5, mask_outliers=True)``.
     """
     steps = Steps(**((steps.given() if steps else {}) | changes))
-    found = [piece for record in as_records(records) for piece in _cut(record, steps)]
+    whole = _filled(list(as_records(records)), steps.fill)
+    before = np.cumsum([0, *map(len, whole)])
+    found = [
+        piece for r, n in zip(whole, before[:-1], strict=True) for piece in _cut(r, int(n), steps)
+    ]
     if not found:
         raise DataError("nothing is left after `keep_rows`, `drop_rows` and the like.")
-    found = _filled(found, steps.fill)
     found = [_worked(record, steps) for record in found]
     found = _without_means(found, steps)
     return (_merged(found),) if steps.merge and len(found) > 1 else tuple(found)
@@ -85,10 +88,10 @@ def split_in_time(
     return before, after
 
 
-def _cut(record: Record, steps: Steps) -> list[Record]:
-    """The pieces that the ranges leave; rows count within the record, times within the log."""
-    row = np.arange(len(record))
-    time = record.start + row * record.sampling_time
+def _cut(record: Record, before: int, steps: Steps) -> list[Record]:
+    """The pieces that the ranges leave; rows count over all records, times within the log."""
+    row = before + np.arange(len(record))
+    time = record.start + (row - before) * record.sampling_time
     kept = np.ones(len(record), dtype=bool)
     for ranges, on in ((steps.keep_rows, row), (steps.keep_times, time)):
         if ranges:

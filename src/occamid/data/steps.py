@@ -17,11 +17,13 @@ class Steps(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    keep_rows: tuple[Range, ...] = Field((), description="first and last row of ranges to keep")
+    fill: int = Field(0, ge=0, description="rows missing between pieces that are interpolated")
+    keep_rows: tuple[Range, ...] = Field(
+        (), description="first and last row to keep, over all records"
+    )
     drop_rows: tuple[Range, ...] = Field((), description="the same of ranges to leave out")
     keep_times: tuple[Range, ...] = Field((), description="ranges to keep, in seconds of the log")
     drop_times: tuple[Range, ...] = Field((), description="ranges to leave out, in seconds")
-    fill: int = Field(0, ge=0, description="rows missing between pieces that are interpolated")
     mask_outliers: bool = Field(False, description="spikes are replaced by interpolation")
     resample: float | None = Field(None, gt=0, description="interpolate to steps of these seconds")
     decimate: int = Field(1, ge=1, description="keep every so many-th sample, filtered before")

@@ -141,24 +141,26 @@ def _cells(chosen: Chosen, rows: Rows) -> tuple[tuple[str, ...], Float[Array, "N
 
 
 def _note_missing(table: Table, chosen: Chosen, rows: Rows, remarks: Remarks) -> None:
-    """One finding for each column with empty cells or numbers beyond all measure."""
+    """A finding about cells that are empty or hold a number beyond all measure."""
     names, cells = _cells(chosen, rows)
     bad = ~_usable(cells)
-    for k in np.flatnonzero(bad.any(axis=0)):
-        at = np.flatnonzero(bad[:, k])
-        huge = at[~np.isnan(cells[at, k])]
-        what = f"{counted(len(at), 'cell')} of {names[k]} without a value"
-        if len(huge):
-            what += f", {len(huge)} of them {cells[huge[0], k]:g}"
-        remarks.notes.append(
-            Finding(
-                "blank", "advice", names[k], what,
-                "the record is cut at rows that are not whole",
-                "fill short gaps with prepare", rows.name,
-                place=f"{table.path.name}: {table.place(int(rows.places[at[0]]))}"
-                + (" and others" if len(at) > 1 else ""),
-            )
-        )  # fmt: skip
+    at = np.flatnonzero(bad.any(axis=1))
+    if not len(at):
+        return
+    counts = {name: int(n) for name, n in zip(names, bad.sum(axis=0), strict=True) if n}
+    huge = cells[bad & ~np.isnan(cells)]
+    said = ", ".join(f"{n} of {name}" for name, n in counts.items())
+    beyond = f"; {len(huge)} hold no measurement, such as {huge[0]:g}" if len(huge) else ""
+    place = f"{table.path.name}: {table.place(int(rows.places[at[0]]))}"
+    remarks.notes.append(
+        Finding(
+            "blank", "advice", ", ".join(counts),
+            f"{counted(int(bad.sum()), 'cell')} without a value ({said}){beyond}",
+            "the record is cut at rows that are not whole",
+            "fill short gaps with prepare", rows.name,
+            place=place + (" and others" if len(at) > 1 else ""),
+        )
+    )  # fmt: skip
 
 
 def _refuse_missing(table: Table, chosen: Chosen, rows: Rows) -> None:

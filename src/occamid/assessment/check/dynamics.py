@@ -40,8 +40,8 @@ def dynamics(records: tuple[Record, ...]) -> Iterator[Finding]:
     """Findings about each output and the inputs."""
     for response in responses(records):
         step = records[0].sampling_time
-        for delay in response.delays:
-            yield _told(delay, step)
+        yield from (_told(delay, step) for delay in response.delays if delay.effect >= EFFECT)
+        yield from _without_effect([d for d in response.delays if d.effect < EFFECT])
         yield from _feedback(response, *residuals(response))
         yield from _too_slow(response)
 
@@ -50,10 +50,6 @@ def _told(delay: Delay, step: float) -> Finding:
     """The delay in words, no surer than it is."""
     link = f"{delay.input} to {delay.output}"
     low, high = delay.interval
-    if delay.effect < EFFECT:
-        what = f"no linear or quadratic effect of {delay.input} on {delay.output} is seen"
-        why = "it may be weak, or hidden by noise or by other inputs"
-        return finding("no effect", "note", link, (what, why, ""))
     if low == high or delay.certainty >= CERTAIN:
         found = (
             f"{delay.best} samples ({delay.best * step:.4g} s, probability {delay.certainty:.0%})"
@@ -66,6 +62,14 @@ def _told(delay: Delay, step: float) -> Finding:
     return finding(
         "delay", "note", link, (f"{delay.input} acts on {delay.output} after {found}", "", "")
     )
+
+
+def _without_effect(delays: list[Delay]) -> Iterator[Finding]:
+    if delays:
+        names, output = ", ".join(d.input for d in delays), delays[0].output
+        what = f"no linear or quadratic effect of {names} on {output} is seen"
+        why = "it may be weak, or hidden by noise or by other inputs"
+        yield finding("no effect", "note", f"{names} to {output}", (what, why, ""))
 
 
 def residuals(
