@@ -136,7 +136,7 @@ def test_steps_are_settings() -> None:
     steps = Steps(keep_rows=[[0, 100]], low_pass=0.2, fill=3)
     assert steps.given() == {"keep_rows": [[0.0, 100.0]], "low_pass": 0.2, "fill": 3}
     assert Steps(**steps.given()) == steps
-    with pytest.raises(SettingsError, match="step lowpass: unknown; there are keep_rows, "):
+    with pytest.raises(SettingsError, match="step lowpass: unknown; there are fill, keep_rows, "):
         Steps(lowpass=1.0)
     with pytest.raises(SettingsError, match="step fill: input should be greater"):
         Steps(fill=-1)

@@ -18,9 +18,7 @@ class Steps(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     fill: int = Field(0, ge=0, description="rows missing between pieces that are interpolated")
-    keep_rows: tuple[Range, ...] = Field(
-        (), description="first and last row to keep, over all records"
-    )
+    keep_rows: tuple[Range, ...] = Field((), description="first and last row to keep")
     drop_rows: tuple[Range, ...] = Field((), description="the same of ranges to leave out")
     keep_times: tuple[Range, ...] = Field((), description="ranges to keep, in seconds of the log")
     drop_times: tuple[Range, ...] = Field((), description="ranges to leave out, in seconds")
