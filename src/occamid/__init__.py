@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from occamid.assessment.metrics import fit_percent, rmse
     from occamid.assessment.run import Run
     from occamid.bands.ensemble import Ensemble, combine, ensemble_of, load
+    from occamid.bands.linear import linearise
     from occamid.bands.posterior import Posterior, fit_posterior
     from occamid.data.findings import Finding
     from occamid.data.prepare import prepare
@@ -40,6 +41,7 @@ _HOMES = {
     "occamid.assessment.metrics": ("fit_percent", "rmse"),
     "occamid.assessment.run": ("Run",),
     "occamid.bands.ensemble": ("Ensemble", "combine", "ensemble_of", "load"),
+    "occamid.bands.linear": ("linearise",),
     "occamid.bands.posterior": ("Posterior", "fit_posterior"),
     "occamid.data.findings": ("Finding",),
     "occamid.data.prepare": ("prepare",),
@@ -80,6 +82,7 @@ __all__ = [
     "fit_percent",
     "fit_posterior",
     "identify",
+    "linearise",
     "load",
     "prepare",
     "read",

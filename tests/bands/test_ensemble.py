@@ -83,7 +83,8 @@ def test_members_keep_their_outputs_in_the_common_network(network: str) -> None:
     ensemble = combine(posteriors)
     assert ensemble.regressors == ("u[t-3]", "u[t-2]", "u[t-1]", "u[t]", "y[t-2]", "y[t-1]")
     assert ensemble.network.hidden == posteriors[2].model.network.hidden
-    assert ensemble.parameters == sum(p.model.parameters for p in posteriors)
+    counts = sorted(p.model.parameters for p in posteriors)
+    assert (ensemble.parameters, ensemble.parameters_in_all) == (counts[1], sum(counts))
     for k, posterior in enumerate(posteriors):
         member, model = ensemble.members.model(k), posterior.model
         assert member.regressors == model.regressors
@@ -317,7 +318,7 @@ def test_short_members_start_earlier() -> None:
 
 def test_inflation_widens_the_bands_about_the_mean() -> None:
     ensemble, record = combine(posteriors_of("mlp")), small_record(40, seed=3)
-    wide = replace(ensemble, inflation=np.array([1.7]))
+    wide = replace(ensemble, inflation=np.full((3, 1), 1.7))
     for samples in SAMPLES:
         a, b = (simulate(e, record, samples=samples) for e in (ensemble, wide))
         np.testing.assert_array_equal(a.mean, b.mean)
@@ -377,7 +378,7 @@ def test_feedback_of_the_true_linear_model(
     model = Model(
         network=MLP(2, (1,), 1, "identity", bias=False),
         terms=Terms(((0, 1),), ((0, 1),), ("u",), ("y",)),
-        scaling=Scaling(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1)),
+        scaling=Scaling(*(np.full(1, v) for v in (0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0))),
         weights={"layer0.W": np.array([[0.5, 0.9]]), "layer1.W": np.array([[1.0]])},
         start=1,
         prior_widths={"layer0.W": np.ones((1, 2)), "layer1.W": np.ones((1, 1))},

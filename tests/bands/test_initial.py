@@ -30,7 +30,7 @@ def test_the_past_is_the_posterior_mean_of_a_linear_model(rng: np.random.Generat
     y = rng.standard_normal((n, 1))
     sigma = 0.3
     with jax.enable_x64(True):
-        found = past_inputs(network, terms, flat[None], np.full((1, 1), sigma), u, y)
+        found = past_inputs(network, terms, flat[None], np.full((1, 1), sigma), u, y, np.ones(1))
     # y = A v + B u + e with v ~ N(m, C): the posterior mean in closed form
     mean, root = _conditional(u[:, 0], lags)
     C = root @ root.T

@@ -85,6 +85,14 @@ def test_members_of_any_share_come_back(tmp_path: Path) -> None:
     np.testing.assert_allclose(again.simulate(record).mean, ensemble.simulate(record).mean)
 
 
+def test_a_factor_may_have_zeros_on_its_diagonal(tmp_path: Path) -> None:
+    """Eigenvectors of two outputs that do not share weights, in the order of their values."""
+    posterior = fit_posterior(batch_of("mlp").model(Index(0, 0, 1)), small_record())
+    turned = np.roll(np.diag(np.linspace(0.1, 0.2, len(posterior.positions))), 1, axis=1)
+    combine([replace(posterior, factor=turned)]).save(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(load(tmp_path).posteriors[0].factor, turned)
+
+
 @pytest.mark.parametrize("name", ["weights", "inflation"])
 def test_negative_shares_or_inflation(path: Path, name: str) -> None:
     rewrite(path, {name: -load_file(path)[name]})

@@ -89,7 +89,11 @@ def last_features(model: Model, z: np.ndarray) -> np.ndarray:
     """Outputs of the last hidden layer in NumPy."""
     p = model.weights
     if "lstm0.W_ii" in p:
-        return np.stack([s["h"] for s in oracles.lstm_forward(dict(p), z)[0]])
+        state, found = oracles.at_rest(dict(p), "lstm"), []
+        for row in z:
+            state, _ = oracles.lstm_step(dict(p), state, row)
+            found.append(state[-1]["h"])
+        return np.stack(found)
     act = oracles.sigmoid if model.network.activation == "sigmoid" else np.tanh  # type: ignore[attr-defined]
     for layer in range(len(model.network.hidden)):
         z = act(z @ p[f"layer{layer}.W"].T + p.get(f"layer{layer}.b", 0.0))

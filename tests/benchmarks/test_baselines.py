@@ -10,9 +10,9 @@ from scipy.signal import lfilter
 
 from occamid import DataError, Record
 from occamid.errors import SettingsError
-from occamid.training.classical.polynomial import Polynomial, fit_arx
 from occamid_benchmarks.baselines.gaussian_process import fit_gp, held_back, regressors
 from occamid_benchmarks.baselines.grid import BASELINES, Fitted, bic, fit
+from occamid_benchmarks.baselines.polynomial import Polynomial, fit_arx
 from occamid_benchmarks.baselines.process import delay_scan, fit_process
 from tests.support.linear_systems import Rng, check_free_run, system
 from tests.support.real import real_data

@@ -16,6 +16,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from occamid.bands.modelfile import FORMAT
 from occamid.cli import use
 from occamid.data import twins
 from tests.support.commands import Runner, call_main
@@ -559,10 +560,10 @@ USES = {
             f"decoding a JSON array from a unicode string); {UNREADABLE}",
         ),
         (
-            lambda: change(format=2, version="9.9"),
+            lambda: change(format=FORMAT + 1, version="9.9"),
             "run",
-            f"{MODEL} has format 2, written by occamid 9.9; this version reads format 1. Update "
-            "occamid.",
+            f"{MODEL} has format {FORMAT + 1}, written by occamid 9.9; this version reads format "
+            f"{FORMAT}. Update occamid.",
         ),
     ],
 )
@@ -618,11 +619,15 @@ HOSTILE: dict[str, tuple[Make, str]] = {
     ),
     "inflation": (
         lambda: change({"inflation": np.ones(9)}),
-        "inflation is not (1,) positive numbers",
+        "inflation is not (3, 1) positive numbers",
+    ),
+    "inflation of other horizons": (
+        lambda: change({"inflation": np.ones((2, 1))}),
+        "inflation is not (3, 1) positive numbers",
     ),
     "complex numbers": (
-        lambda: change({"inflation": np.ones(1, np.complex64)}),
-        "inflation is not (1,) positive numbers",
+        lambda: change({"inflation": np.ones((3, 1), np.complex64)}),
+        "inflation is not (3, 1) positive numbers",
     ),
     "no scale": (
         lambda: change({"scaling/y_scale": np.zeros(1)}),

@@ -142,4 +142,4 @@ def test_steps_are_settings() -> None:
         Steps(fill=-1)
     for bad in ({"low_pass": 2.0}, {"high_pass": 0.5, "low_pass": 0.2}):
         with pytest.raises(SettingsError, match="_pass"):
-            prepare(log(), **bad)
+            prepare(log(), Steps(**bad))

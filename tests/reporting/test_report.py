@@ -17,7 +17,8 @@ import pytest
 
 from occamid import Fit, Options, report
 from occamid.assessment.metrics import fit_percent
-from occamid.bands.ensemble import DivergedWarning, Ensemble
+from occamid.bands.ensemble import Ensemble
+from occamid.bands.units import DivergedWarning
 from occamid.identification.families import Family
 from occamid.identification.referee import Trial
 from occamid.reporting.content import content, show
@@ -263,9 +264,19 @@ def test_without_a_test_record_the_page_says_what_it_shows() -> None:
 def test_report_of_a_fit_is_its_page(tmp_path: Path) -> None:
     """One test record or several, in any container, or none."""
     case = one_channel()
-    trial = Trial("mlp", "a small network", (0.25,), 0.3, 1.0)
+    trial = Trial("mlp", "a small network", (0.25,), 0.3, 0.0, 1.0)
     family = Family("mlp", "network", "a small network", case.batch.settings)
-    fit = Fit(case.model, family, (trial,), case.batch, (case.seen[0].record,), Options())
+    fit = Fit(
+        model=case.model,
+        family=family,
+        trials=(trial,),
+        grounds="it is the only one",
+        batch=case.batch,
+        records=(case.seen[0].record,),
+        options=Options(),
+        expected_rmse=(0.25,),
+        expected_interval=((0.2, 0.31),),
+    )
     path = tmp_path / "report.html"
     pages = []
     for test in (case.test, [case.test], iter([case.test]), (), []):
@@ -276,7 +287,8 @@ def test_report_of_a_fit_is_its_page(tmp_path: Path) -> None:
     assert pages[0] == render(fit_content(fit, case.seen, case.unseen, case.seen[0].record.name))
     assert pages[3] == render(fit_content(fit, case.seen, (), case.seen[0].record.name))
     assert "mlp: a small network" in pages[0]
-    assert "0.25" in pages[0]
+    assert "0.25 (0.2 to 0.31)" in pages[0]
+    assert "it is the only one" in pages[0]
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
     report(fit, case.test, path, n_init=20)
     assert "each started from 20 measured samples" in path.read_text("utf-8")

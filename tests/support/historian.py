@@ -64,7 +64,7 @@ def write_export(path: Path, seed: int = 0) -> Path:
 
 
 def _levels(rng: np.random.Generator, rows: int, low: float, high: float, *hold: int) -> Array:
-    holds = rng.integers(*hold, rows // hold[0] + 1)
+    holds = rng.integers(hold[0], hold[1], rows // hold[0] + 1)
     return np.repeat(np.round(rng.uniform(low, high, len(holds)), 1), holds)[:rows]
 
 

@@ -54,7 +54,7 @@ EVERYTHING: dict[str, Any] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "everything": EVERYTHING,
-    "no horizon": {**EVERYTHING, "horizon": None},
+    "no reach": {**EVERYTHING, "reach": None},
     "one lag automatic": {"input_lags": "auto", "output_lags": 0},
     "direct path": {"skip": True},
 }
@@ -150,7 +150,7 @@ BOTH_ZERO = (
 HIDDEN = "setting hidden: give at least one layer, each of 1 to 10000 units (got {})."
 LAM = "setting lam: give one or more positive numbers (got {})."
 LAGS = 'give a whole number or "auto"'
-HORIZON = "setting horizon: give a whole number above 0, or leave it out (got {})."
+REACH = "setting reach: give a whole number above 0, or leave it out (got {})."
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"lamda": 1}, f"setting lamda is unknown; known are {KNOWN}."),

@@ -14,9 +14,11 @@ from jaxtyping import Float
 from scipy.stats import norm, t
 
 Array = np.ndarray
+HORIZONS = (1, 10, 100)  # steps ahead with an inflation of their own; a free run is the last
 SHARE = 0.95  # the band that is made right
 FEWEST = 20  # independent scores below which the tail is not read off but taken from Student's t
 NARROWEST, WIDEST = 0.2, 50.0
+FAR = 1e3  # a score beyond, or none at all, counts as this
 
 
 def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, " ny"]:
@@ -26,6 +28,7 @@ def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, 
     independent scores it is split conformal: the ``⌈(n + 1) share⌉/n`` quantile of their size over
     the Gaussian one; with few, their root mean square times Student's factor.
     """
+    scores = [np.clip(np.nan_to_num(run, nan=FAR), -FAR, FAR) for run in scores]
     size = np.abs(np.concatenate(scores))
     found = np.ones(size.shape[1])
     for k in range(size.shape[1]):
@@ -37,7 +40,7 @@ def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, 
         else:
             level = min(1.0, np.ceil((n + 1) * SHARE) / n)
             found[k] = np.quantile(size[:, k], level) / usual
-    return np.clip(np.nan_to_num(found, nan=1.0), NARROWEST, WIDEST)
+    return np.clip(found, NARROWEST, WIDEST)
 
 
 def independent(runs: Sequence[Float[Array, " T"]]) -> float:

@@ -34,6 +34,8 @@ class Record:
         input_units: for axes, one per input, or none at all.
         output_units: likewise.
         start: seconds between the start of the log that this is a piece of and the first sample.
+        lead: rows at the head of which only the inputs are known: they are regressors, and what
+            stands in their outputs is never looked at.
     """
 
     u: Float[Array, "N nu"]
@@ -45,6 +47,7 @@ class Record:
     input_units: tuple[str, ...] = ()
     output_units: tuple[str, ...] = ()
     start: float = 0.0
+    lead: int = 0
 
     def __post_init__(self) -> None:
         where = f'record "{self.name}"'
@@ -97,7 +100,8 @@ class Record:
             )
         first = rows.indices(len(self))[0]
         start = self.start + first * self.sampling_time
-        return replace(self, u=self.u[rows], y=self.y[rows], start=start)
+        lead = max(0, self.lead - first)
+        return replace(self, u=self.u[rows], y=self.y[rows], start=start, lead=lead)
 
     def split(self, at: float | int) -> tuple[Record, Record]:
         """The record before and after ``at``: a share of the rows (0.7) or a row number (300)."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
+from itertools import groupby
+from math import isfinite
 from typing import Any
-from unicodedata import category
+from unicodedata import bidirectional, category
 
-import numpy as np
-
-HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-ISOLATE, END = "\u2068", "\u2069"
-_RIGHT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\U00010800-\U00010fff]+")
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that are not to be seen
+ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the words around it
 
 
 def plain(value: Any) -> Any:
@@ -19,7 +17,7 @@ def plain(value: Any) -> Any:
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
         return [plain(v) for v in value]
-    if isinstance(value, float) and not np.isfinite(value):
+    if isinstance(value, float) and not isfinite(value):
         return None
     return value
 
@@ -30,18 +28,17 @@ def cell_name(name: str) -> str:
 
 
 def neutral(text: str) -> str:
-    """A text that cannot turn the words around it, or hide any.
+    """A text that can neither move the cursor nor turn the words around it.
 
-    Control and formatting characters are escapes; letters that are written from the right are
-    kept between marks, so that what follows stays in its place.
+    Control and formatting characters are written as escapes; letters that are written from the
+    right are set apart, so that what follows them stays in its place.
     """
     if text.isascii() and text.isprintable():
         return text
-    shown = "".join(
-        ascii(c)[1:-1] if category(c) in HIDDEN and c not in f"\n{ISOLATE}{END}" else c
-        for c in text
-    )
-    return _RIGHT.sub(lambda piece: f"{ISOLATE}{piece[0]}{END}", shown)
+    kept = ("\n", ISOLATE, END)
+    shown = "".join(c if c in kept or category(c) not in HIDDEN else ascii(c)[1:-1] for c in text)
+    runs = groupby(shown, key=lambda c: bidirectional(c) in ("R", "AL"))
+    return "".join(ISOLATE + "".join(run) + END if right else "".join(run) for right, run in runs)
 
 
 def in_order(value: Any) -> Any:

@@ -111,7 +111,8 @@ def find(table: Table, key: Key, option: str) -> tuple[str, ...]:
 
 
 def _several(table: Table, keys: Sequence[Key], kind: str) -> tuple[str, ...]:
-    problems, names = Remarks(), []
+    problems = Remarks()
+    names: list[str] = []
     for key in keys:
         with problems.collect():
             names += find(table, key, f"`{kind}s`")

@@ -94,7 +94,7 @@ def pieces(
     missing = on.missing
     if options.gaps == "error":
         missing = np.zeros_like(missing)  # those left are bridged by resampling
-    whole = _usable(on.rows.values).all(axis=1)
+    whole = np.all(_usable(on.rows.values), axis=1)
     ends = np.flatnonzero(missing | ~whole[:-1] | ~whole[1:]) + 1
     parts = [p for p in np.split(np.arange(len(whole)), ends) if len(p) >= SHORTEST]
     if not parts:

@@ -86,7 +86,7 @@ def examine(
             _keys(inputs, "inputs"), _keys(outputs, "outputs"), told.get("time"),
             told.get("experiment"), timed=step is None,
         )  # fmt: skip
-        gaps = "split" if lenient else told.get("gaps", "error")
+        gaps: Gaps = "split" if lenient else told.get("gaps", "error")
         options = Options(step, None if resample is False else resample, gaps, lenient)
         _check_options(wanted, options, variable)
         remarks = Remarks()

@@ -10,15 +10,19 @@ import numpy as np
 
 from occamid.assessment.check.delay import Delay, delays
 from occamid.assessment.check.dynamics import EFFECT
+from occamid.assessment.metrics import fit_percent
 from occamid.assessment.residuals import Outcome, ResidualAnalysis, analyse
 from occamid.assessment.run import Run
 from occamid.assessment.scores import SHARES
-from occamid.bands.ensemble import DivergedWarning, Ensemble
+from occamid.bands.ensemble import Ensemble
+from occamid.bands.mixture import weighted_median
+from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.files.plain import plain
 from occamid.reporting import structure
+from occamid.reporting.dynamics import dynamics
 from occamid.reporting.series import decimate, number, rounded, share_of_points
-from occamid.reporting.verdict import verdict
+from occamid.reporting.verdict import AHEAD, drifts, verdict
 from occamid.training.batch import Batch
 from occamid.training.settings import Settings
 from occamid.training.train import provenance
@@ -77,6 +81,7 @@ def content(
     _add_delays(facts, [run.record for run in seen])
     facts |= {"data": role, "n_init": shown[0].free.n_init}
     facts["diverged"] = max(run.free.diverged for run in shown)
+    _add_predictions(facts["outputs"], model, shown, analyses[role])
     return plain(
         {
             "title": str(rest.pop("title", seen[0].record.name)),
@@ -90,6 +95,7 @@ def content(
             "runs_left_out": len(shown) - len(shown[:MOST_RUNS]),
             "residuals": {k: _residuals(a, seen[0].record) for k, a in analyses.items()},
             "calibration": calibration,
+            "dynamics": dynamics(model, [run.record for run in seen]),
             "settings": _settings(batch.settings) if batch else [],
             "provenance": _provenance(batch, rest),
         }
@@ -165,6 +171,23 @@ def _add_delays(facts: dict[str, Any], records: Sequence[Record]) -> None:
             "probability": found.certainty,
             "seconds": [lag * facts["sampling_time"] for lag in found.interval],
         }
+
+
+def _add_predictions(
+    outputs: list[dict[str, Any]],
+    model: Ensemble,
+    shown: Sequence[Shown],
+    analysis: ResidualAnalysis,
+) -> None:
+    """Fits of predictions from measured outputs, where a free run is poor and one step is not."""
+    fits = analysis.one_step.fit
+    if not any(drifts(out["fit"], float(fit)) for out, fit in zip(outputs, fits, strict=True)):
+        return
+    record = shown[0].record
+    runs = model.members.predict(record, AHEAD)
+    found = fit_percent(record.y, weighted_median(runs, model.weights), model.start)
+    for out, fit, one_step in zip(outputs, found, fits, strict=True):
+        out["ahead"] = {"steps": AHEAD, "fit": number(fit), "one_step": number(one_step)}
 
 
 def _record(r: Record, role: str) -> dict[str, Any]:

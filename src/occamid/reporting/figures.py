@@ -159,7 +159,7 @@ def sparsity_figure(model: Model) -> Figure:
         )
         axis.set_title(f"{name}  {np.mean(W == 0):.0%} pruned", fontsize=8)
         axis.tick_params(labelsize=7)
-    figure.suptitle(f"sparsity {model.sparsity:.1%}", fontsize=9)
+    figure.suptitle("weights kept by the best model of the training", fontsize=9)
     return figure
 
 

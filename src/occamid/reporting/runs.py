@@ -19,7 +19,7 @@ from occamid.files import manifest
 from occamid.files.plain import plain
 from occamid.identification.identify import Fit
 from occamid.identification.job import Job
-from occamid.reporting import figures
+from occamid.reporting import figures, structure
 from occamid.reporting.content import show
 from occamid.reporting.page import render
 from occamid.reporting.report import fit_content
@@ -27,7 +27,7 @@ from occamid.training.batch import Batch
 from occamid.training.train import provenance
 
 SETTINGS, SUMMARY, WEIGHTS = "settings.toml", "result.json", "weights.safetensors"
-CONTENT, PAGE = "report.json", "report.html"
+CONTENT, PAGE = manifest.CONTENT, "report.html"
 MOST_ROWS = 10_000  # of a test record that are judged and drawn
 
 
@@ -68,7 +68,7 @@ def write(
             "trials": [trial._asdict() for trial in fit.trials],
             "test": [judge(shown.record, shown.free) for shown in unseen],
             "members": len(fit.model.weights),
-            "parameters": fit.model.parameters,
+            **structure.size(fit.model),
             "kept_names": list(fit.model.regressors),
         }
     )
@@ -114,7 +114,6 @@ def _batch_summary(batch: Batch) -> dict[str, Any]:
             "index": batch.best_index._asdict(),
             "regressors": list(best.regressors),
             "neurons": list(best.neurons),
-            "parameters": best.compact().parameters,
         },
         "rows": [row._asdict() for row in batch.rows()],
     }

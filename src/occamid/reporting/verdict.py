@@ -6,13 +6,21 @@ from typing import Any
 
 COVERS_TOO_LITTLE = 0.90  # of a 95 % band; errors of a free run are correlated, so coverage varies
 COVERS_TOO_MUCH = 0.99
+POOR, GOOD, MUCH_BETTER = 60.0, 60.0, 25.0  # fits in per cent of a free run and of predictions
+AHEAD = 10  # steps of those predictions
 INPUTS_NAMED = 4  # in the headline; more would bury the rest of it
 
 
 def verdict(facts: dict[str, Any]) -> dict[str, Any]:
     """The headline, the sentence about the data, and the warnings, from plain numbers."""
     outputs = facts["outputs"]
-    warnings = [*_of_data(facts), *_of_runs(outputs), *_of_residuals(outputs), *_of_samples(facts)]
+    warnings = [
+        *_of_data(facts),
+        *_of_runs(outputs),
+        *_of_drift(outputs),
+        *_of_residuals(outputs),
+        *_of_samples(facts),
+    ]
     return {"headline": headline(facts), "basis": basis(facts), "warnings": warnings}
 
 
@@ -130,6 +138,34 @@ def _of_runs(outputs: list[dict[str, Any]]) -> list[dict[str, str]]:
                     "text": f"The 95 % band covers {covered} of the measurements. {text}",
                 }
             )
+    return found
+
+
+def drifts(free: float | None, ahead: float | None) -> bool:
+    """Whether predictions from measured outputs are good where the free run is not."""
+    if ahead is None or ahead < GOOD:
+        return False
+    return free is None or (free < POOR and ahead - free > MUCH_BETTER)
+
+
+def _of_drift(outputs: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """A slow disturbance or drift: what helps, where measured outputs make up for it."""
+    found = []
+    for out in outputs:
+        ahead = out.get("ahead")
+        if not ahead or not drifts(out["fit"], ahead["fit"]):
+            continue
+        found.append(
+            {
+                "title": f"{out['name']} drifts away from the free run",
+                "text": f"In free run the fit is {percent(out['fit'])}, but "
+                f"{percent(ahead['fit'])} {ahead['steps']} steps ahead of measured outputs and "
+                f"{percent(ahead['one_step'])} one step ahead: something slow that is not among "
+                "the inputs moves this output. Predict from measured outputs with a horizon "
+                "instead of simulating; log what moves it as an input; identify the changes from "
+                "sample to sample (differences of inputs and outputs); or estimate on more data.",
+            }
+        )
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -64,7 +65,8 @@ def fit_arx(records: Sequence[Record]) -> list[Arx]:
 def _problem(records: tuple[Record, ...]) -> _Problem:
     scaling = fit_scaling(records, "standardize")
     channels = records[0].u.shape[1] + records[0].y.shape[1]
-    shortest, total = min(map(len, records)), sum(map(len, records))
+    rows = [len(r) - r.lead for r in records]
+    shortest, total = min(rows), sum(rows)
     most = min(ORDERS[-1], total // (ROWS_PER_TERM * channels) - 1, shortest // 3)
     if most < 1:
         raise DataError(
@@ -72,7 +74,8 @@ def _problem(records: tuple[Record, ...]) -> _Problem:
             "use longer records."
         )
     terms = all_terms(records[0], most, most)
-    data = windows([scaling.apply(r) for r in records], terms, most)
+    with jax.enable_x64(True):  # windows in single precision would round what is solved for
+        data = windows([scaling.apply(r) for r in records], terms, most)
     used = np.asarray(data.valid, dtype=bool).reshape(-1)
     Z, Y = (np.asarray(x, np.float64).reshape(len(used), -1)[used] for x in (data.z, data.y))
     Q, R = np.linalg.qr(Z)

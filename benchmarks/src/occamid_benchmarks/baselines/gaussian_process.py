@@ -18,7 +18,7 @@ from sklearn.gaussian_process.kernels import WhiteKernel as White
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
 from occamid.errors import DataError, SettingsError, check_choice
-from occamid.training.classical.subspace import joined, simulation_data
+from occamid_benchmarks.baselines.subspace import joined, simulation_data
 
 Array = np.ndarray
 Kernel = Literal["se", "rq"]

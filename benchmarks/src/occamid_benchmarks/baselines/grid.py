@@ -18,11 +18,11 @@ from jaxtyping import Float
 
 from occamid.data.record import Record, as_records
 from occamid.errors import DataError, check_choice
-from occamid.training.classical.output_error import fit_output_error
-from occamid.training.classical.polynomial import fit_armax, fit_arx
-from occamid.training.classical.subspace import fit_subspace
 from occamid_benchmarks.baselines.gaussian_process import Kernel, fit_gp, scored
+from occamid_benchmarks.baselines.output_error import fit_output_error
+from occamid_benchmarks.baselines.polynomial import fit_armax, fit_arx
 from occamid_benchmarks.baselines.process import Noise, delay_scan, fit_process
+from occamid_benchmarks.baselines.subspace import fit_subspace
 from occamid_benchmarks.registry import BENCHMARKS
 
 Array = np.ndarray

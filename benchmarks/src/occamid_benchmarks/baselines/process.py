@@ -17,8 +17,8 @@ from scipy.signal import lfilter
 
 from occamid.data.record import Record, as_records
 from occamid.errors import DataError, check_choice
-from occamid.training.classical.polynomial import lagged, one_output
-from occamid.training.classical.subspace import STABLE, StateSpace, realise, settled
+from occamid_benchmarks.baselines.polynomial import lagged, one_output
+from occamid_benchmarks.baselines.subspace import STABLE, StateSpace, realise, settled
 
 Array = np.ndarray
 Noise = Literal["white", "ar1", "arma1"]

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from occamid import Batch, Ensemble, Record, Settings, combine, ensemble_of, fit_posterior, train
 from occamid.assessment.run import Run
-from occamid.bands.calibration import conformal_inflation
 from occamid.data import twins
 from occamid.identification.folds import without
 from occamid.training.train import provenance
@@ -83,6 +83,16 @@ def of_real(name: str) -> dict[str, Any]:
     return found
 
 
+def conformal_inflation(scores: np.ndarray, share: float = 0.95) -> np.ndarray:
+    """The factor on the bands that makes the central ``share`` band hold that share of the scores.
+
+    Plain split conformal, as if all (scores, outputs) were independent: the
+    ``ceil((S + 1) share)``-th smallest score over the Gaussian one.
+    """
+    rank = min(int(np.ceil((len(scores) + 1) * share)), len(scores)) - 1
+    return np.sort(scores, axis=0)[rank] / norm.ppf(0.5 + share / 2)
+
+
 def held_back_scores(result: Batch, records: tuple[Record, ...]) -> np.ndarray:
     """``|y − mean|/std`` of free runs on blocks that the models have not learned from."""
     start, scores = result.start, []
@@ -92,7 +102,7 @@ def held_back_scores(result: Batch, records: tuple[Record, ...]) -> np.ndarray:
         rest = [
             piece
             for record, block in zip(records, held, strict=True)
-            for piece in without(record, block)
+            for piece in without(record, [block])
         ]
         ensemble = ensemble_of(train(rest, result.settings), rest)
         for record, block in zip(records, held, strict=True):

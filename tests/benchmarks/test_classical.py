@@ -10,9 +10,9 @@ from scipy.signal import lfilter
 
 from occamid import DataError, Record
 from occamid.errors import SettingsError
-from occamid.training.classical.output_error import fit_output_error
-from occamid.training.classical.polynomial import Polynomial, fit_armax, fit_arx, stabilised
-from occamid.training.classical.subspace import StateSpace, fit_subspace
+from occamid_benchmarks.baselines.output_error import fit_output_error
+from occamid_benchmarks.baselines.polynomial import Polynomial, fit_armax, fit_arx, stabilised
+from occamid_benchmarks.baselines.subspace import StateSpace, fit_subspace
 from tests.support.linear_systems import A, B, C, Rng, check_free_run, system
 
 pytestmark = pytest.mark.usefixtures("one_thread")

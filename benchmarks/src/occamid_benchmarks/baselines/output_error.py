@@ -16,14 +16,14 @@ from scipy.signal import lfilter
 
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import fit_scaling
-from occamid.training.classical.polynomial import (
+from occamid_benchmarks.baselines.polynomial import (
     check_orders,
     fit_arx,
     lagged,
     one_output,
     stabilised,
 )
-from occamid.training.classical.subspace import STABLE, StateSpace, realise, settled
+from occamid_benchmarks.baselines.subspace import STABLE, StateSpace, realise, settled
 
 Array = np.ndarray
 

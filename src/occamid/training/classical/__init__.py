@@ -1,1 +1,0 @@
-"""Linear models by their own estimators: ARX, ARMAX, output error, subspace."""

@@ -1,0 +1,329 @@
+"""The referee: paired differences, the choice, what to expect, and cross-validation never void."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from occamid import DataError, Options, Record
+from occamid.bands.calibration import HORIZONS
+from occamid.bands.ensemble import Ensemble, combine
+from occamid.identification import referee
+from occamid.identification.families import Family
+from occamid.identification.families import families as all_families
+from occamid.identification.folds import Part
+from occamid.identification.referee import (
+    HOPELESS,
+    Hearing,
+    Judgement,
+    Trial,
+    calibrated,
+    choose,
+    difference,
+    expected,
+    first_known,
+    judge,
+)
+from occamid.training.settings import Settings
+from tests.support.linear_model import linear_model, linear_posterior, linear_record
+
+Array = np.ndarray
+TRIED = [
+    Family(name, kind, name, Settings())
+    for name, kind in (("a", "simple"), ("b", "simple"), ("c", "flexible"), ("d", "wild"))
+]
+
+
+def pieces(*squares: float, rows: Sequence[float] | None = None) -> Array:
+    return np.stack([squares, np.ones(len(squares)) if rows is None else rows])
+
+
+# --- paired differences -------------------------------------------------------------------------
+
+
+def test_a_difference_is_the_plain_paired_computation(rng: np.random.Generator) -> None:
+    """Equal rows: mean, and the standard error of a mean, widened by the correlation."""
+    for phi in (0.0, 0.6):
+        noise = rng.normal(size=12)
+        for k in range(1, 12):
+            noise[k] += phi * noise[k - 1]
+        one, other = 3.0 + noise, 2.0 + 0 * noise
+        mean, error = difference(pieces(*one), pieces(*other))
+        apart = one - other
+        rest = apart - apart.mean()
+        rho = min(0.8, max(0.0, np.mean(rest[1:] * rest[:-1]) / np.mean(rest**2)))
+        plain = np.std(apart, ddof=1) / np.sqrt(12)
+        assert mean == pytest.approx(apart.mean())
+        assert error == pytest.approx(plain * np.sqrt((1 + rho) / (1 - rho)))
+
+
+def test_longer_pieces_count_for_more() -> None:
+    rows = [30.0, 10.0, 20.0]
+    one, other = pieces(2.0, 5.0, 3.0, rows=rows), pieces(1.0, 1.0, 1.0, rows=rows)
+    mean, error = difference(one, other)
+    assert mean == pytest.approx((30 * 1 + 10 * 4 + 20 * 2) / 60)
+    variance = (30 * (1 - mean) ** 2 + 10 * (4 - mean) ** 2 + 20 * (2 - mean) ** 2) / 60
+    assert error == pytest.approx(np.sqrt(variance / 2))  # neighbours do not go together
+
+
+def test_what_both_families_miss_is_no_difference() -> None:
+    """A hard piece is hard for both: paired, it says nothing against either."""
+    hard = np.array([1.0, 1.0, 100.0, 1.0])
+    assert difference(pieces(*hard), pieces(*(hard - 0.1))) == pytest.approx((0.1, 0.0), abs=1e-6)
+
+
+def test_one_piece_is_no_evidence() -> None:
+    assert difference(pieces(3.0), pieces(1.0)) == (2.0, 2.0)
+    assert difference(pieces(1.0, 1.0), pieces(1.0, 1.0)) == (0.0, 0.0)
+
+
+# --- the choice ---------------------------------------------------------------------------------
+
+
+def chosen(squares: dict[str, Array]) -> tuple[str, str]:
+    scores = {n: float(np.sqrt(p[1] @ p[0] / p[1].sum())) for n, p in squares.items()}
+    trials = [Trial(n, n, (s,), s, 0.0, 1.0) for n, s in scores.items()]
+    return choose([f for f in TRIED if f.name in squares], trials, squares)
+
+
+@pytest.mark.parametrize(
+    ("squares", "expected"),
+    [
+        # the flexible one is better on average, but not by one standard error
+        ({"a": (1.0, 1.2, 0.8), "b": (1.1, 1.1, 1.1), "c": (0.5, 1.4, 1.0)}, "a"),
+        # better in every piece, by a little: that is certain
+        ({"a": (1.0, 1.2, 0.8), "b": (1.1, 1.3, 0.9), "c": (0.9, 1.11, 0.7)}, "c"),
+        # the best of the simple kind stands for it
+        ({"a": (1.2, 1.2, 1.2), "b": (1.0, 1.2, 0.8), "c": (0.5, 1.4, 1.0)}, "b"),
+        # the simplest kind is out, the next one is near the best
+        ({"a": (2.0, 2.1, 2.0), "c": (1.0, 1.2, 0.8), "d": (0.5, 1.4, 1.0)}, "c"),
+        ({"a": (2.0, 2.1, 2.0), "c": (2.0, 1.9, 2.1), "d": (0.5, 0.6, 0.5)}, "d"),
+        # the simple one is the best
+        ({"a": (0.1, 0.1, 0.2), "c": (0.5, 0.6, 0.5)}, "a"),
+        # a single piece decides nothing
+        ({"a": (1.0,), "c": (0.1,)}, "a"),
+    ],
+)
+def test_the_simplest_kind_within_one_standard_error(
+    squares: dict[str, tuple[float, ...]], expected: str
+) -> None:
+    found, grounds = chosen({name: pieces(*values) for name, values in squares.items()})
+    assert found == expected
+    best = min(squares, key=lambda n: float(np.mean(squares[n])))
+    if found == best:
+        assert grounds == f"{found} has the smallest free-run error on held-back data"
+    else:
+        assert grounds.startswith(f"{found} is of a simpler kind than {best} and within one stand")
+
+
+# --- what to expect -----------------------------------------------------------------------------
+
+
+def test_the_expected_error_of_toy_hearings() -> None:
+    """Four of five samples were seen in each fold, and ten parameters cost their share."""
+    squares = np.array([[1.0, 4.0], [3.0, 4.0], [1.0, 4.0], [3.0, 4.0]])
+    hearing = Hearing(squares=[squares[:2], squares[2:]], rows=[np.full(2, 25.0)] * 2)
+    error, low, high = expected(hearing, effective=10.0, left=0.8)
+    gain = (1 + 10 / 100) / (1 + 10 / 80)
+    np.testing.assert_allclose(error**2, gain * np.array([2.0, 4.0]))
+    half = 2 * gain * np.std(squares[:, 0], ddof=1) / np.sqrt(4)
+    np.testing.assert_allclose(low[0] ** 2, gain * 2 - half)
+    np.testing.assert_allclose(high[0] ** 2, gain * 2 + half)
+    np.testing.assert_allclose((low[1], high[1]), error[1])  # the same in every piece: certain
+
+
+def test_nothing_to_learn_costs_nothing_and_the_interval_stays_positive() -> None:
+    hearing = Hearing(squares=[np.array([[0.0], [100.0]])], rows=[np.full(2, 30.0)])
+    error, low, high = expected(hearing, effective=0.0, left=0.8)
+    assert error**2 == pytest.approx([50.0])
+    assert low**2 == pytest.approx([2.5])
+    assert np.all(high > error)
+
+
+# --- bands --------------------------------------------------------------------------------------
+
+
+def test_bands_take_their_width_from_held_back_errors_by_horizon() -> None:
+    """Noise on the output, taken for fed-back noise: too narrow one step ahead, too wide later."""
+    rng = np.random.default_rng(0)
+    model = combine([linear_posterior(linear_model(0.9), sigma=0.1)])
+    u, y = rng.normal(size=1500), np.zeros(1500)
+    for t in range(1, 1500):  # white noise on the output alone, in the model's scaled units
+        y[t] = 0.9 * y[t - 1] + 0.5 * (u[t - 1] - 0.3) / 1.5
+    record = Record(u=u, y=4 * (y + 0.1 * rng.normal(size=1500)) - 2)
+    parts = (Part(record[:700], 0), Part(record[650:], 50))
+    found = calibrated(model, Hearing(models=[(model, parts)]))
+    assert found.inflation.shape == (len(HORIZONS), 1)
+    one, ten, free = found.inflation[:, 0]
+    # y(t) - 0.9 y(t-1) has noise of variance 1.81; in free run 1 instead of 1/(1 - 0.81)
+    assert one == pytest.approx(np.sqrt(1.81), rel=0.1)
+    assert ten == pytest.approx(np.sqrt((1 + 0.9**20) * (1 - 0.81) / (1 - 0.9**20)), rel=0.15)
+    assert free == pytest.approx(np.sqrt(1 - 0.81), rel=0.1)
+    assert found.predict(record).coverage(record) == pytest.approx(0.95, abs=0.02)
+    assert found.predict(record, 10).coverage(record) == pytest.approx(0.95, abs=0.02)
+    assert found.simulate(record).coverage(record) == pytest.approx(0.95, abs=0.02)
+
+
+def test_parts_that_are_too_short_are_not_judged() -> None:
+    model = combine([linear_posterior(linear_model(0.9), sigma=0.1)])  # starts at row 1
+    record = linear_record(30)
+    for rows, known, first in ((30, 0, 1), (30, 12, 12), (3, 0, 1), (2, 0, 2), (30, 29, 30)):
+        assert first_known(model, Part(record[:rows], known)) == first
+    long, short = Part(record, 0), Part(record[:2], 0)
+    alone, both = (
+        calibrated(model, Hearing(models=[(model, p)])) for p in ((long,), (long, short))
+    )
+    np.testing.assert_array_equal(alone.inflation, both.inflation)
+
+
+# --- cross-validation is never void -------------------------------------------------------------
+
+ONLY = ("arx", "second")
+
+
+def process(rows: int, u: Array | None = None, seed: int = 0) -> Record:
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=rows) if u is None else u
+    y = np.zeros(rows)
+    for t in range(2, rows):
+        y[t] = 1.2 * y[t - 1] - 0.4 * y[t - 2] + u[t - 1] + 0.05 * rng.normal()
+    return Record(u=u, y=y, name=f"of {rows} rows")
+
+
+def with_constant_third(rows: int) -> Array:
+    u = np.random.default_rng(1).normal(size=rows)
+    u[: rows // 3] = 0.5
+    return u
+
+
+def impulses(rows: int, *at: int) -> Array:
+    u = np.zeros(rows)
+    u[list(at)] = 1.0
+    return u
+
+
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same lags and refusals as ever, but only plain least squares is tried, twice."""
+
+    def few(options: Options, records: Sequence[Record]) -> list[Family]:
+        (arx,) = (f for f in all_families(options, records) if f.name == "arx")
+        return [arx, Family("second", "flexible", "the same again")]
+
+    monkeypatch.setattr(referee, "families", few)
+
+
+def judged(*records: Record) -> Judgement:
+    return judge(records, Options(), lambda _: None)
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize(
+    ("records", "count"),
+    [
+        ((process(60),), 5),
+        ((process(90),), 5),
+        ((process(150, with_constant_third(150)),), 5),
+        (tuple(process(40, seed=k) for k in range(3)), 3),  # short pieces, each held back
+        ((process(40), process(40, seed=1)), 4),
+        ((process(300), process(15, seed=1)), 5),
+        (tuple(process(n, seed=n) for n in (200, 200, 200, 9)), 4),  # one with little to judge
+    ],
+    ids=["60", "90", "constant third", "three of 40", "two of 40", "300 and 15", "200 and 9"],
+)
+def test_short_records_are_judged_on_held_back_data(
+    records: tuple[Record, ...], count: int
+) -> None:
+    found = judged(*records)
+    assert [t.family for t in found.trials] == ["arx", "second"]
+    for trial in found.trials:
+        assert np.isfinite([trial.score, *trial.rmse]).all()
+        assert trial.failed == ""
+    assert found.chosen == "arx"
+    assert "held-back data" in found.grounds
+    assert ("the records allow no more" in found.grounds) == (count < 5)
+    assert len(found.hearings["arx"].models) == count
+    assert found.trials[0].score < 0.5
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        ((process(35),), "the records are too short"),
+        ((process(20), process(15, seed=1)), "the records are too short"),
+    ],
+)
+def test_where_nothing_can_be_held_back_it_is_said(records: tuple[Record, ...], why: str) -> None:
+    found = judged(*records)
+    assert found.grounds == (
+        f"nothing could be held back ({why}); arx has the smallest BIC on the estimation data "
+        "itself"
+    )
+    assert found.hearings == {}
+    assert all(np.isnan(t.score) and not t.failed for t in found.trials)
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_fold_that_fails_is_said_and_left_out() -> None:
+    """One impulse: the fold that holds it back has nothing to learn from; the others count."""
+    for at, failing in ((50, 3), (5, 1)):
+        found = judged(process(100, impulses(100, at)))
+        assert "held-back data" in found.grounds
+        for trial in found.trials:
+            assert np.isfinite(trial.score)
+            assert trial.failed.startswith(f"fold {failing} of 5: input u is constant (0)")
+            assert len(found.hearings[trial.family].models) == 4
+
+
+def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two folds nobody could be tried, which says nothing about the families."""
+    calls: list[int] = []
+
+    def failing(options: Options, records: Sequence[Record]) -> list[Family]:
+        calls.append(1)
+        if 2 <= len(calls) <= 3:
+            raise DataError("not now")
+        return [f for f in all_families(options, records) if f.name == "arx"]
+
+    monkeypatch.setattr(referee, "families", failing)
+    found = judged(process(100))
+    assert found.chosen == "arx"
+    assert np.isfinite(found.trials[0].score)
+    assert found.trials[0].failed == "fold 2 of 5: not now"
+    assert len(found.hearings["arx"].models) == 3
+    calls[:] = []
+
+    def always(options: Options, records: Sequence[Record]) -> list[Family]:
+        calls.append(1)
+        if len(calls) > 1:
+            raise DataError("not now")
+        return [f for f in all_families(options, records) if f.name == "arx"]
+
+    monkeypatch.setattr(referee, "families", always)
+    found = judged(process(100))
+    assert found.grounds.startswith("nothing could be held back (fold 5 of 5: not now); arx has")
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_family_far_behind_is_tried_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = referee._miss
+
+    def worse(model: Ensemble, part: Part) -> Array:
+        miss = honest(model, part)
+        seen.append(1)
+        return miss if len(seen) % 2 else 1.1 * HOPELESS * miss  # the second family's turn
+
+    seen: list[int] = []
+    monkeypatch.setattr(referee, "_miss", worse)
+    found = judged(process(100))
+    arx, second = found.trials
+    assert second.failed == "left out after 2 folds: far behind"
+    assert arx.failed == ""
+    assert len(found.hearings["second"].models) == 2
+    assert len(found.hearings["arx"].models) == 5
+    assert np.isfinite(second.score)
+    assert np.isnan(second.error)
+    assert found.chosen == "arx"

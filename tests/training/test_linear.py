@@ -1,0 +1,111 @@
+"""Plain linear models: known systems, explicit regressors, orders and delays by BIC."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from occamid import DataError, Record
+from occamid.identification.assemble import Workshop
+from occamid.identification.families import CLASSICAL
+from occamid.identification.options import Budget
+from occamid.training.linear import ROWS_PER_TERM, fit_arx
+
+Array = np.ndarray
+A1 = np.array([[1.2, -0.2], [0.1, 0.7]])
+A2 = np.array([[-0.5, 0.0], [0.0, -0.1]])
+
+
+def mimo(rows: int, delay: int, noise: float = 0.0, seed: int = 0) -> Record:
+    """Two inputs, two outputs, second order, in units far from standardised.
+
+    One period of a steady state, so that its mean is an equilibrium of the system.
+    """
+    rng = np.random.default_rng(seed)
+    u, y = rng.normal(size=(rows, 2)), np.zeros((4 * rows, 2))
+    e, B = noise * rng.normal(size=(rows, 2)), rng.normal(size=(2, 2, 2))
+    for t in range(2, 4 * rows):
+        y[t] = A1 @ y[t - 1] + A2 @ y[t - 2] + e[t % rows]
+        y[t] += B[0] @ u[(t - delay) % rows] + B[1] @ u[(t - delay - 1) % rows]
+    y = y[3 * rows :]
+    return Record(u=u * [1.0, 50.0] + [0.0, 300.0], y=y * [1e-3, 7.0] + [5.0, -40.0])
+
+
+@pytest.mark.parametrize("delay", [1, 3])
+def test_a_known_system_is_recovered(delay: int) -> None:
+    record = mimo(300, delay)
+    best = fit_arx([record])[0]
+    assert (best.order, best.delay) == (2, delay)
+    s = best.model.scaling
+    direct = dict(zip(best.model.terms.names, best.model.weights["skip.W"].T, strict=True))
+    for lag, A in ((1, A1), (2, A2)):
+        found = np.stack([direct[f"y{c + 1}[t-{lag}]"] for c in range(2)], axis=1)
+        np.testing.assert_allclose(found * s.y_scale[:, None] / s.y_scale, unit(A), atol=1e-8)
+
+
+def unit(A: Array) -> Array:
+    """The matrix in the record's units."""
+    scale = np.array([1e-3, 7.0])
+    return A * scale[:, None] / scale
+
+
+def test_a_noise_free_system_runs_free() -> None:
+    record = mimo(300, 3)
+    model = fit_arx([record])[0].model
+    run = model.free_run(record.u, record.y[: model.start])
+    np.testing.assert_allclose((run - record.y) / record.y.std(axis=0), 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_every_fit_is_least_squares_on_explicit_regressors(records: int) -> None:
+    data = [mimo(100 + 30 * k, 1, noise=0.3, seed=k) for k in range(records)]
+    fits = fit_arx(data)
+    assert [f.bic for f in fits] == sorted(f.bic for f in fits)
+    assert len({f.order for f in fits}) == len(fits) > 3
+    joined_u, joined_y = (np.concatenate([getattr(r, n) for r in data]) for n in "uy")
+    start = len(joined_u) // (ROWS_PER_TERM * 4) - 1
+    for fit in fits:
+        inputs = range(fit.delay, fit.delay + fit.order + (fit.delay == 0))
+        phi, target = [], []
+        for r in data:
+            u = (r.u - joined_u.mean(axis=0)) / joined_u.std(axis=0)
+            y = (r.y - joined_y.mean(axis=0)) / joined_y.std(axis=0)
+            for t in range(start, len(r)):  # all orders over the same rows
+                row = [u[t - lag, c] for c in range(2) for lag in reversed(inputs)]
+                row += [y[t - lag, c] for c in range(2) for lag in range(fit.order, 0, -1)]
+                phi.append(row)
+                target.append(y[t])
+        theta, *_ = np.linalg.lstsq(np.array(phi), np.array(target), rcond=None)
+        np.testing.assert_allclose(fit.model.weights["skip.W"], theta.T, atol=1e-8)
+        miss = np.array(target) - np.array(phi) @ theta
+        n = len(miss)
+        bic = n * np.sum(np.log(np.mean(miss**2, axis=0))) + 2 * len(phi[0]) * np.log(n)
+        assert fit.bic == pytest.approx(bic, abs=1e-6)
+        assert fit.model.start == max(max(inputs), fit.order)
+
+
+def test_no_more_terms_than_rows_can_bear() -> None:
+    record = mimo(100, 1, noise=0.3)
+    assert max(f.order for f in fit_arx([record])) <= 100 // (ROWS_PER_TERM * 4) - 1
+    with pytest.raises(DataError, match="too short for a linear model of 4 channels"):
+        fit_arx([record[:31]])
+
+
+def test_output_error_beats_arx_under_output_noise() -> None:
+    """White noise on the measurement biases one-step least squares, not the free run."""
+    rng = np.random.default_rng(1)
+    u, clean = rng.normal(size=600), np.zeros(600)
+    for t in range(2, 600):
+        clean[t] = 1.5 * clean[t - 1] - 0.7 * clean[t - 2] + u[t - 1]
+    record = Record(u=u, y=clean + 0.5 * clean.std() * rng.normal(size=600))
+    shop = Workshop((record[:300],), Budget(folds=2, restarts=2, members=2, iterations=30))
+    arx, output_error = (shop.model(family) for family in CLASSICAL)
+    assert (arx.feedback, output_error.feedback) == ("process", "none")
+    assert len(arx.weights) == len(output_error.weights) == 1
+
+    def error(model: object) -> float:
+        run = model.free_run(record.u[300:], record.y[300:320])  # type: ignore[attr-defined]
+        return float(np.sqrt(np.mean((run[60:, 0] - clean[360:]) ** 2)) / clean.std())
+
+    assert error(output_error) < 0.15
+    assert error(output_error) < 0.5 * error(arx)
