@@ -24,7 +24,7 @@ class Mixture(NamedTuple):
 
 
 def weighted_median(
-    runs: Float[Array, "K *run"], weights: Float[Array, " K"]
+    runs: Float[Array, K * run], weights: Float[Array, " K"]
 ) -> Float[Array, "*run"]:
     """The centre of the members' runs, sample by sample; where two tie, their mean."""
     order = np.argsort(runs, axis=0)

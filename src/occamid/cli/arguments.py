@@ -35,7 +35,10 @@ Test = Annotated[
     list[Path] | None, typer.Option(help="File the model must not see; only to judge it.")
 ]
 Split = Annotated[
-    float | None, typer.Option(help="Share of each record to estimate on, such as 0.7.")
+    float | None, typer.Option(help="Share to estimate on, the first in time, such as 0.7.")
+]
+Prepare = Annotated[
+    Path | None, typer.Option(help="TOML file of steps done to the data before; see prepare.")
 ]
 Effort = Annotated[str | None, typer.Option(help="How much is tried: quick, standard or thorough.")]
 Network = Annotated[str | None, typer.Option(help="auto, mlp, lstm or rnn.")]
@@ -106,11 +109,14 @@ At = Annotated[
 def data_options(told: dict[str, Any]) -> dict[str, Any]:
     """What the command line says about the data, as a job names it."""
     same = ("example", "inputs", "outputs", "time", "sampling_time", "experiment", "gaps")
+    from occamid.training.settings import read_toml
+
     step, resample = told["resample_to"], told["resample"]
     return {name: told[name] for name in (*same, "variable", "split")} | {
         "files": [str(p.absolute()) for p in told["files"] or []],
         "test": [str(p.absolute()) for p in told["test"] or []],
         "resample": (resample or None) if step is None else step,
+        "prepare": read_toml(told["prepare"]) if told["prepare"] else None,
     }
 
 

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import typer
 from rich.table import Table
 
+from occamid.assessment.check.records import check
+from occamid.cli.check import show
 from occamid.cli.shared import console, listed, neutral, say, stage_bar
+from occamid.data.findings import ordered
 from occamid.data.record import Record
 from occamid.errors import FileError, OccamidError
 from occamid.files import manifest
@@ -47,7 +50,10 @@ def identify(
 
 def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, Any]:
     """Read, identify, judge and write; finished cycles are kept beside the folder until then."""
-    estimation, test = job.read()
+    estimation, test, noticed, job = job.look()
+    found = ordered([*noticed, *check(estimation, test)])
+    if not quiet:
+        show(found)
     out = place.folder
     checkpoints = Checkpoints(out.absolute().parent / f".{out.name}.partial")
     if not resume:
@@ -55,7 +61,7 @@ def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, A
     with _going_on(checkpoints):
         fit = _identify(job, estimation, checkpoints, quiet)
         with new_folder(place) as folder:
-            summary = runs.write(fit, job, test, folder)
+            summary = runs.write(fit, job, test, folder, found)
     checkpoints.clear()
     if not quiet:
         _show(fit, summary, out)
@@ -106,6 +112,7 @@ def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
             mark = " *" if trial.family == fit.family.name else ""
             table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), neutral(trial.about))
         console.print(table)
+    say(fit.coverage_of_data)
     say(f"chosen: {fit.grounds}")
     say(summary["verdict"]["headline"])
     for warning in summary["verdict"]["warnings"]:

@@ -20,8 +20,10 @@ from occamid.errors import OccamidError
 from occamid.reading.choose import Chosen, Wanted, choose
 from occamid.reading.clock import seconds
 from occamid.reading.columns import Table, numbers
-from occamid.reading.experiments import FEWEST, Options, Rows, experiments, pieces
-from occamid.reading.files import _check_options, _one_line
+from occamid.reading.experiments import FEWEST, experiments, pieces
+from occamid.reading.files import _check_options
+from occamid.reading.remarks import Remarks, one_line
+from occamid.reading.steps import Options, Rows
 from occamid.reading.tables import read_tables
 
 Array = np.ndarray
@@ -56,7 +58,8 @@ def read_log(
         with np.errstate(all="ignore"):
             found = list(_logs(path, wanted, options, variable, ahead))
     except OccamidError as error:
-        raise type(error)(_one_line(str(error))) from None
+        lines = [one_line(line) for line in str(error).split("\n  - ")]
+        raise type(error)("\n  - ".join(lines)) from None
     return max(found, key=lambda log: len(log.record))
 
 
@@ -72,15 +75,18 @@ def _logs(
         extra = {ROW: rows, MEASURED: pd.Series(measured.astype(np.float64))}
         table = replace(table, columns={**table.columns, **extra})
         both = chosen._replace(outputs=(*chosen.outputs, *extra))
-        for part in _experiments(table, both):
-            for record in pieces(table, both, part, options):
-                yield _log(table, chosen, record, options)
+        remarks = Remarks()
+        for part in _experiments(table, both, remarks):
+            with remarks.collect():
+                found = pieces(table, both, part, options, remarks)
+            remarks.tell()
+            yield from (_log(table, chosen, record, options) for record in found)
 
 
-def _experiments(table: Table, chosen: Chosen) -> Iterator[Rows]:
+def _experiments(table: Table, chosen: Chosen, remarks: Remarks) -> Iterator[Rows]:
     """As for an identification, but inputs of a few samples will do."""
     if chosen.experiment or _length(table) >= FEWEST:
-        yield from experiments(table, chosen)
+        yield from experiments(table, chosen, remarks)
         return
     names = chosen.inputs + chosen.outputs
     values = np.column_stack([numbers(table, name) for name in names])
@@ -119,7 +125,8 @@ def _log(table: Table, chosen: Chosen, record: Record, options: Options) -> Log:
     """A record without the channels that went along."""
     at, measured = record.y[:, -2], record.y[:, -1] > 1 - 1e-9
     names = record.output_names[:-2]
-    record = replace(record, y=record.y[:, :-2], output_names=names)
+    units = record.output_units[:-2]
+    record = replace(record, y=record.y[:, :-2], output_names=names, output_units=units)
     head = len(measured) if measured.all() else int(np.argmin(measured))
     return Log(record, head, _times(table, chosen, record, at))
 
