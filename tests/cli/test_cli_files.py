@@ -134,11 +134,7 @@ INTO = (*NAMED, "--out", "out", "--json")
 FROM_TOML = ("identify", "--config", "bad.toml", "--out", "out")
 JOB_KEYS = (
     "example, files, inputs, outputs, time, sampling_time, experiment, resample, gaps, variable, "
-<<<<<<< HEAD
-    "test, split, options."
-=======
     "test, split, prepare, options."
->>>>>>> logs
 )
 PLAN_KEYS = (
     "effort, network, hidden, activation, input_lags, output_lags, lam, restarts, cycles, epochs, "
