@@ -105,12 +105,8 @@ def _filled(table: Table, outputs: tuple[str, ...]) -> tuple[Table, Bool[Array, 
     """
     length = _length(table)
     there = {name: numbers(table, name) for name in outputs if name in table.columns}
-    blank = np.zeros(length, dtype=bool)
-    for values in there.values():
-        blank[: len(values)] |= np.isnan(values)
-    every = [np.isnan(values) for values in there.values()]
-    filled = np.flatnonzero(~np.all(every, axis=0)) if every else np.array([], dtype=int)
-    end = int(filled[-1]) + 1 if len(filled) else 0
+    last = [np.flatnonzero(~np.isnan(values))[-1:] + 1 for values in there.values()]
+    end = min((int(row[0]) if len(row) else 0 for row in last), default=0)
     if len(there) < len(outputs):
         end = 0
     after = np.arange(length) >= end
@@ -132,7 +128,7 @@ def _log(table: Table, chosen: Chosen, record: Record, options: Options) -> Log:
 
 
 def _times(table: Table, chosen: Chosen, record: Record, at: Float[Array, " N"]) -> list[Any]:
-    """The file's own times of rows; between them, where it was resampled, in the same notation."""
+    """The file's own times of rows; where dates were resampled, seconds from the first row."""
     if chosen.time is None:
         return (np.arange(len(record)) * record.sampling_time).tolist()
     column = table.columns[chosen.time].reset_index(drop=True)
