@@ -24,8 +24,8 @@ class Mixture(NamedTuple):
 
 
 def weighted_median(
-    runs: Float[Array, K * run], weights: Float[Array, " K"]
-) -> Float[Array, "*run"]:
+    runs: Float[Array, "K ..."], weights: Float[Array, " K"]
+) -> Float[Array, ...]:
     """The centre of the members' runs, sample by sample; where two tie, their mean."""
     order = np.argsort(runs, axis=0)
     share = np.cumsum(weights[order], axis=0)
