@@ -39,7 +39,9 @@ def numbered(*lengths: int) -> list[Record]:
 
 
 def learned(fold: Fold) -> list[float]:
-    return [float(v) for r in fold.records for v in r.y[:, 0]]
+    for r in fold.records:
+        assert np.all(r.y[: r.lead] == r.y[r.lead])  # blank: nothing of a block is there
+    return [float(v) for r in fold.records for v in r.y[r.lead :, 0]]
 
 
 def held(fold: Fold) -> list[float]:

@@ -274,7 +274,7 @@ def test_where_nothing_can_be_held_back_it_is_said(records: tuple[Record, ...], 
 @pytest.mark.usefixtures("cheap")
 def test_a_fold_that_fails_is_said_and_left_out() -> None:
     """One impulse: the fold that holds it back has nothing to learn from; the others count."""
-    for at, failing in ((50, 3), (5, 1)):
+    for at, failing in ((95, 5), (85, 5)):
         found = judged(process(100, impulses(100, at)))
         assert "held-back data" in found.grounds
         for trial in found.trials:
