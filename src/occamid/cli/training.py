@@ -24,6 +24,7 @@ from occamid.files.folder import ElsewhereError, Place, claim, new_folder
 from occamid.identification import identify as identification
 from occamid.identification.job import Job, job_from
 from occamid.reporting import figures, runs
+from occamid.training.settings import read_toml
 
 RESUME = "Finished cycles are kept: the same command with --resume goes on from there."
 
@@ -40,8 +41,11 @@ def identify(
     config: Path | None, data: dict[str, Any], fixed: dict[str, Any], to: Folder, *, quiet: bool
 ) -> None:
     """A job of a file and of options, done; ``quiet`` prints its summary as JSON only."""
+    steps = data.get("prepare")
+    if steps is not None:
+        data = data | {"prepare": read_toml(steps)}
     job = job_from(config, data, fixed)
-    read = [*map(Path, (*job.files, *job.test)), *([config] if config else [])]
+    read = [*map(Path, (*job.files, *job.test)), *(path for path in (config, steps) if path)]
     with claim(to.out, overwrite=to.force, inputs=read) as place:
         summary = run_job(job, place, resume=to.resume, quiet=quiet)
     if quiet:

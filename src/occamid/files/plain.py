@@ -35,8 +35,7 @@ def neutral(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    kept = ("\n", ISOLATE, END)
-    shown = "".join(c if c in kept or category(c) not in HIDDEN else ascii(c)[1:-1] for c in text)
+    shown = "".join(ascii(c)[1:-1] if category(c) in HIDDEN and c != "\n" else c for c in text)
     runs = groupby(shown, key=lambda c: bidirectional(c) in ("R", "AL"))
     return "".join(ISOLATE + "".join(run) + END if right else "".join(run) for right, run in runs)
 

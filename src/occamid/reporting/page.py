@@ -18,7 +18,7 @@ TALLEST, FINEST = 14, 3  # pixels of a cell
 
 def render(content: dict[str, Any]) -> str:
     """The report as HTML; ``content`` is what :func:`content` returned."""
-    content = in_order(content)
+    content = in_order(content)  # names cannot turn a sentence round
     page = _environment().get_template("template.html.j2")
     return page.render(
         c=content,
