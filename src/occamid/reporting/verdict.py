@@ -134,7 +134,7 @@ def _of_samples(facts: dict[str, Any]) -> list[dict[str, str]]:
             {
                 "title": "Part of the posterior diverged",
                 "text": f"{percent(100 * facts['diverged'])} of the posterior left the range of "
-                "the data in free run and was set aside. Prefer a sparser model (a later cycle, "
+                "the data in free run, which widens the band. Prefer a sparser model (a later cycle, "
                 "a larger λ).",
             }
         )
