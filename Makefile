@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export OCCAMID_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test lint format clean
+.PHONY: setup demo check test lint format clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,10 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The inner loop: what needs no training of any length.
+check: lint
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not long"
 
 test: lint
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"

@@ -1,16 +1,25 @@
-"""Compiled programs are kept between runs; double precision where a test asks for it."""
+"""Compiled programs are kept between runs; double precision where a test asks for it.
 
+With ``OCCAMID_CHECK_SHAPES`` set, every array that goes into or comes out of a function of occamid
+is checked against its annotation; the hook must be there before the first import of occamid.
+"""
+
+import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+if os.environ.get("OCCAMID_CHECK_SHAPES"):
+    from tests.support.shapes import check_shapes
+
+    check_shapes()
+
 from occamid_benchmarks import registry
+from tests.support.places import CACHE
 from tests.support.real import real_data
 
-CACHE = Path(__file__).parent.parent / ".jax_cache"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

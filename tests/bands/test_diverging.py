@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from occamid import Ensemble, combine
-from occamid.bands.ensemble import DivergedWarning
 from occamid.bands.linearised import WIDEST, _mixed
 from occamid.bands.mixture import Mixture
+from occamid.bands.units import DivergedWarning
 from tests.support.banded import simulate
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 

@@ -22,9 +22,10 @@ from occamid import (
     fit_posterior,
     train,
 )
-from occamid.bands.ensemble import LEVELS, DivergedWarning
+from occamid.bands.ensemble import LEVELS
 from occamid.bands.mixture import LIMIT, Feedback
 from occamid.bands.monte_carlo import _draw
+from occamid.bands.units import DivergedWarning
 from occamid.data.twins import hairdryer, mass_spring_damper
 from tests.support.banded import Banded, predict, simulate
 from tests.support.linear_model import linear_model, linear_posterior, linear_record

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from occamid import Record, train
-from occamid.bands.ensemble import DivergedWarning, Ensemble, combine
+from occamid.bands.ensemble import Ensemble, combine
 from occamid.bands.posterior import Posterior
+from occamid.bands.units import DivergedWarning
 from occamid.data.scaling import Method, Scaling, fit_scaling
 from occamid.data.windows import Terms, all_terms
 from occamid.networks import MLP

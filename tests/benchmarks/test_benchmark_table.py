@@ -301,7 +301,7 @@ def test_a_run_from_the_command_line(
 
     before = path.read_bytes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproduce, "identify", fail)
+        patch.setattr(reproduce, "train", fail)
         code, out, _ = said(capsys, *call)
         assert code == 0
         assert "hairdryer-mlp: finished before, in benchmarks/results/paper; --force" in out
@@ -376,7 +376,7 @@ def test_errors_are_one_line_and_code_2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reproduce, "identify", fail)
+    monkeypatch.setattr(reproduce, "train", fail)
     code, _, err = said(capsys, *arguments)
     assert code == 2
     assert err.startswith(f"error: {message}")

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from occamid import cli
 from occamid.bands.modelfile import NAME as MODEL
-from occamid.cli import use
+from occamid.cli import inspection, simulation
 from occamid.errors import DataError, FileError
 from occamid.files.checkpoints import Checkpoints, digest_of
 from occamid.files.manifest import NEXT
@@ -111,7 +111,7 @@ class Ensemble(SimpleNamespace):
     start, parameters = 0, 1
 
     def simulate(self, *_: object, **__: object) -> SimpleNamespace:
-        return SimpleNamespace(mean=np.zeros((30, 1)), rmse=lambda _: np.zeros(1))
+        return SimpleNamespace(mean=np.zeros((30, 1)), n_init=0, rmse=lambda _: np.zeros(1))
 
     predict = simulate
 
@@ -119,20 +119,21 @@ class Ensemble(SimpleNamespace):
 @pytest.fixture(autouse=True, scope="module")
 def empty_models() -> Iterator[None]:
     """Commands that read and write for real, with nothing to compute."""
-    record = SimpleNamespace(name="log", y=np.zeros((30, 1)))
+    record = SimpleNamespace(name="log", y=np.zeros((30, 1)), output_names=("y",))
+    log = SimpleNamespace(record=record, complete=True, measured=30, times=[0.0])
     judged = {"rmse": (0.0,), "fit": (0.0,), "coverage95": (0.0,)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Job, "read", lambda job: ((), ()))
         patch.setattr(identification, "identify", _identify)
         patch.setattr(runs, "write", _write)
-        patch.setattr(use, "load", lambda run: Ensemble())
+        patch.setattr(simulation, "load", lambda run: Ensemble())
         patch.setattr(runs, "read_json", lambda *_: {})
         patch.setattr(runs, "judge", lambda *_: judged)
-        patch.setattr(use, "_read", lambda *_: record)
-        patch.setattr(use, "_table", lambda *_: pd.DataFrame({"time": [0.0]}))
-        patch.setattr(use, "len", lambda _: 30, raising=False)
+        patch.setattr(simulation, "read", lambda *_, **__: log)
+        patch.setattr(simulation, "_table", lambda *_: pd.DataFrame({"time": [0.0]}))
+        patch.setattr(simulation, "len", lambda _: 30, raising=False)
         patch.setattr(figures, "compare_figure", lambda *_: Figure())
-        patch.setattr(use, "render", lambda _: "<p>new</p>")
+        patch.setattr(inspection, "render", lambda _: "<p>new</p>")
         yield
 
 

@@ -86,7 +86,7 @@ def test_help_of_a_command_tells_every_option(name: str) -> None:
     assert shown.exit_code == 0
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown.output)
     about: Any = get_command(cli.app)
-    found = about.commands[name].params
+    found = about.get_command(None, name).real().params
     assert found
     for parameter in found:
         if parameter.name == "help":
@@ -235,7 +235,7 @@ def test_the_run_is_good(journey: Path) -> None:
     summary = strict_json(journey / "RUN" / "result.json")
     (test,) = summary["test"]
     assert test["fit"][0] > 85
-    assert 0.85 < test["coverage95"][0] <= 1
+    assert test["coverage95"][0] > 0.85
     assert summary["sampling_time"] == 0.5
     assert len(summary["trials"]) > 1
     assert sorted(p.name for p in journey.iterdir()) == ["RUN", "log.csv", "second.csv"]

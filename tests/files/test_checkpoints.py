@@ -226,7 +226,9 @@ def test_a_tree_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_a_scalar_comes_back(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save("key", 0, (np.array(2.5),))
-    assert checkpoints.load("key", 0, (np.array(2.5),)) is not None
+    found = checkpoints.load("key", 0, (np.array(0.0),))
+    assert found is not None
+    assert (found[0].shape, float(found[0])) == ((), 2.5)
 
 
 # --- files that are whole or not there ----------------------------------------------------------

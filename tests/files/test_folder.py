@@ -162,7 +162,7 @@ def link_list(out: Path) -> None:
 )
 def test_a_folder_without_the_list_of_a_run(change: Callable[[Path], object], out: Path) -> None:
     change(out)
-    assert refused(out) == f"{out} holds files and is no run of occamid; choose another --out."
+    assert refused(out) == f"{out} holds files and is no run of occamid; choose another `out`."
 
 
 @pytest.mark.parametrize("kind", ["edited", "link", "folder"])
@@ -178,7 +178,7 @@ def test_a_file_of_a_run_that_was_changed(kind: str, out: Path) -> None:
         path.symlink_to(out.parent / "moved.txt")
     assert refused(out) == (
         f"{path} was changed since its run was written, and would be replaced; move it away, or "
-        "choose another --out."
+        "choose another `out`."
     )
 
 
@@ -198,7 +198,7 @@ def test_an_input_that_is_a_file_of_the_run(spelling: str, out: Path) -> None:
     }[spelling]
     assert refused(out, (beside / "none.txt", path)) == (
         f"{path} is read by this command and a file of the run in {out}, which would be replaced; "
-        "choose another --out."
+        "choose another `out`."
     )
 
 
@@ -244,7 +244,7 @@ def test_the_second_writer_is_told_at_once(out: Path) -> None:
                 pass
             assert str(caught.value) == (
                 f"another run (process {os.getpid()}) is writing to {spelling}; wait for it, or "
-                "choose another --out."
+                "choose another `out`."
             )
         write(out.parent / "other", NEW)
     write(out, NEW)
@@ -367,7 +367,7 @@ def test_a_file_that_is_not_of_the_run_is_not(out: Path) -> None:
         (out / name).write_bytes(b"mine")
         with pytest.raises(FileError) as caught:
             rewrite(out, name, b"again", overwrite=False)
-        said = f"{out / name} is not what its run wrote; move it, or use --force."
+        said = f"{out / name} is not what its run wrote; move it, or use `force`."
         assert str(caught.value) == said
         assert (out / name).read_bytes() == b"mine"
         rewrite(out, name, b"again", overwrite=True)
@@ -376,7 +376,7 @@ def test_a_file_that_is_not_of_the_run_is_not(out: Path) -> None:
 
 def test_the_folder_is_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = r"^\. is the current folder or holds it; choose another --out\.$"
+    said = r"^\. is the current folder or holds it; choose another `out`\.$"
     with pytest.raises(FileError, match=said), folders.claim(Path(".")):
         pass
     assert listing(tmp_path) == {}

@@ -75,7 +75,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, fitted: SparseNARX) -> list[Record]:
 
     def remember(records: Sequence[Record], params: dict[str, Any]) -> Ensemble:
         kept[:] = records
-        return fitted.ensemble_
+        return fitted.model_
 
     monkeypatch.setattr(module, "_identify", remember)
     return kept
@@ -105,9 +105,9 @@ def named() -> tuple[SparseNARX, pd.DataFrame, pd.DataFrame]:
 
 
 def test_fitted_attributes(fitted: SparseNARX, data: tuple[Array, Array]) -> None:
-    assert isinstance(fitted.ensemble_, Ensemble)
-    assert len(fitted.ensemble_.posteriors) == 2
-    assert fitted.regressors_ == fitted.ensemble_.regressors
+    assert isinstance(fitted.model_, Ensemble)
+    assert len(fitted.model_.posteriors) == 2
+    assert fitted.regressors_ == fitted.model_.regressors
     assert fitted.n_features_in_ == 1
     assert fitted.n_outputs_ == 1
     assert fitted.sampling_time_ == 0.1
@@ -143,7 +143,7 @@ def test_simulate_is_the_free_run_of_the_ensemble(
     X, y = data
     for n_init in (fitted.max_lag_, 7):
         run = fitted.simulate(X, y[:n_init])
-        expected = fitted.ensemble_.simulate(X, y[:n_init])
+        expected = fitted.model_.simulate(X, y[:n_init])
         np.testing.assert_array_equal(run, expected[:, 0])
         np.testing.assert_array_equal(run[:n_init], y[:n_init])
 
@@ -153,7 +153,7 @@ def test_simulate_with_a_standard_deviation(fitted: SparseNARX, data: tuple[Arra
     run, std = fitted.simulate(X, y[:5], return_std=True)
     np.testing.assert_array_equal(run, fitted.simulate(X, y[:5]))
     record = Record(u=X, y=y, sampling_time=0.1)
-    expected = fitted.ensemble_.simulate(record, 5).std
+    expected = fitted.model_.simulate(record, 5).std
     np.testing.assert_allclose(std, expected[:, 0])
     assert np.all(std[:5] == 0)
     assert np.all(std[5:] > 0)
@@ -164,7 +164,7 @@ def test_predict_with_measured_outputs(
     fitted: SparseNARX, data: tuple[Array, Array], horizon: int
 ) -> None:
     X, y = data
-    expected = fitted.ensemble_.predict(Record(u=X, y=y, sampling_time=0.1), horizon)
+    expected = fitted.model_.predict(Record(u=X, y=y, sampling_time=0.1), horizon)
     np.testing.assert_array_equal(fitted.predict(X, y, horizon=horizon), expected[:, 0])
 
 
@@ -173,7 +173,7 @@ def test_predict_without_outputs_starts_at_the_mean(
 ) -> None:
     X, y = data
     start = np.full(fitted.max_lag_, y.mean())
-    expected = fitted.ensemble_.simulate(X, start)[:, 0]
+    expected = fitted.model_.simulate(X, start)[:, 0]
     np.testing.assert_array_equal(fitted.predict(X), expected)
     np.testing.assert_array_equal(fitted.predict(X[:1]), [y.mean()])
     assert fitted.predict(X[: fitted.max_lag_]).shape == (fitted.max_lag_,)
@@ -182,7 +182,7 @@ def test_predict_without_outputs_starts_at_the_mean(
 def test_score_in_plain_numpy(fitted: SparseNARX) -> None:
     fresh = small_record(90, seed=5)
     n = fitted.max_lag_
-    run = fitted.ensemble_.free_run(fresh.u, fresh.y[:n])
+    run = fitted.model_.free_run(fresh.u, fresh.y[:n])
     error, rest = (fresh.y - run)[n:], fresh.y[n:]
     expected = 1 - np.sum(error**2) / np.sum((rest - rest.mean()) ** 2)
     assert fitted.score(fresh.u, fresh.y[:, 0]) == pytest.approx(expected, rel=1e-12)
@@ -198,7 +198,7 @@ def test_score_averages_outputs_and_joins_experiments(
     for rows in (slice(0, 50), slice(50, None)):
         u, outputs = X.to_numpy()[rows], y.to_numpy()[rows]
         measured.append(outputs[n:])
-        modelled.append(model.ensemble_.simulate(u, outputs[:n])[n:])
+        modelled.append(model.model_.simulate(u, outputs[:n])[n:])
     truth, run = np.concatenate(measured), np.concatenate(modelled)
     shares = np.sum((truth - run) ** 2, axis=0) / np.sum((truth - truth.mean(axis=0)) ** 2, axis=0)
     expected = pytest.approx(np.mean(1 - shares), rel=1e-12)
@@ -273,7 +273,7 @@ def test_pandas_names_in_and_out(named: tuple[SparseNARX, pd.DataFrame, pd.DataF
         assert table.index.equals(X.index)
         assert list(table.columns) == list(y.columns)
     np.testing.assert_array_equal(
-        run, model.ensemble_.simulate(X.to_numpy(), y.to_numpy()[: model.max_lag_])
+        run, model.model_.simulate(X.to_numpy(), y.to_numpy()[: model.max_lag_])
     )
 
 

@@ -54,6 +54,6 @@ RECURRENT = {
     "lstm": Recurrent("lstm", 3, (4,), 2, bias=True),
     "lstm-no-bias": Recurrent("lstm", 3, (4,), 1, bias=False),
     "lstm-two-layers": Recurrent("lstm", 3, (4, 3), 1, bias=True),
-    "rnn-three-layers": Recurrent("rnn", 3, (4, 2, 3), 2, "silu", True),
+    "rnn-two-layers": Recurrent("rnn", 3, (4, 2), 2, "silu", True),
 }
 ALL: dict[str, Network] = {**ONE_HIDDEN, **DEEP, **RECURRENT}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,15 +19,22 @@ class Outcome(NamedTuple):
     err: str
 
 
-def call_main(patch: pytest.MonkeyPatch, *args: object) -> tuple[int, dict[str, Any]]:
+JAX = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
+
+
+def call_main(patch: pytest.MonkeyPatch, *args: object) -> tuple[int, dict[str, str]]:
     """``occamid ARGS`` in this process: the exit code, and what it would tell JAX globally."""
-    told: dict[str, Any] = {}
-    patch.setattr(cli, "jax", SimpleNamespace(config=SimpleNamespace(update=told.__setitem__)))
+    for name in JAX:
+        patch.setenv(name, "")
+        patch.delenv(name)
     patch.setattr(sys, "argv", ["occamid", *map(str, args)])
     patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets its own
     with pytest.raises(SystemExit) as caught:
         cli.main()
     assert caught.value.code is None or isinstance(caught.value.code, int)
+    told = {name: os.environ[name] for name in JAX}
+    for name in JAX:  # it is not for the programs that the tests start
+        patch.delenv(name)
     return caught.value.code or 0, told
 
 

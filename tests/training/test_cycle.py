@@ -12,7 +12,6 @@ from occamid.networks import MLP
 from occamid.training import cycle as algorithm
 from occamid.training.curvature import recursive
 from occamid.training.cycle import Program, Schedule, State
-from occamid.training.settings import Settings
 from occamid.training.train import build_program
 from tests.support.cases import params_for, windows_for
 from tests.support.small import SMALL, small_record
@@ -158,4 +157,3 @@ def test_settings_reach_the_program() -> None:
     program, _, _ = setup(loss="gaussian", aggregation="sum", curvature="exact", structure="shape")
     assert (program.loss, program.aggregation, program.curvature) == ("gaussian", "sum", "exact")
     assert all(len(groups) == 1 and groups[0].axes == () for _, groups in program.groups)
-    assert isinstance(Settings().replace(hidden=(3,)), Settings)

@@ -54,7 +54,7 @@ EVERYTHING: dict[str, Any] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "everything": EVERYTHING,
-    "no horizon": {**EVERYTHING, "horizon": None},
+    "no reach": {**EVERYTHING, "reach": None},
     "one lag automatic": {"input_lags": "auto", "output_lags": 0},
     "direct path": {"skip": True},
 }

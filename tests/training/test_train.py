@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from occamid import Batch, Index, Progress, Settings, train
+from occamid import Batch, Index, Settings, train
 from occamid.data.windows import windows
 from occamid.errors import DataError, OccamidError
 from occamid.training import train as module
 from occamid.training.batch import STATUS
 from occamid.training.cycle import Schedule
-from occamid.training.train import bytes_per_model, cycle_batch, plan_chunks
+from occamid.training.train import Progress, bytes_per_model, cycle_batch, plan_chunks
 from tests.support.small import SMALL, small_record
 from tests.support.trained import batch_of
 

@@ -77,7 +77,7 @@ def run_seed(
         "seed": seed,
         "seconds": round(seconds, 1),
         "family": fit.family.name,
-        "parameters": fit.model.parameters,
+        "parameters": fit.model.parameters_in_all,
         "single_parameters": single.parameters,
         "expected_rmse": list(fit.expected_rmse),
         "trials": {t.family: t.score for t in fit.trials},

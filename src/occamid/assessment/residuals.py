@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.stats import chi2, norm
 
 from occamid.assessment.metrics import fit_percent, rmse
@@ -20,7 +20,7 @@ from occamid.data.record import Record
 from occamid.errors import DataError
 
 Array = np.ndarray
-Parts = Sequence[Float[Array, "T n"]]
+Parts = Sequence[Float[Array, "_ _"]]  # of each record, as long as it is
 LAGS = 25  # as MATLAB's resid
 LEVEL = 0.99  # of the bounds and of the tests, as there
 FEWEST = 8  # rows of the longest record below which correlations say nothing
@@ -78,11 +78,11 @@ class ResidualAnalysis:
 
     level: float
     samples: int
-    lags: Float[Array, " M+1"]
-    cross_lags: Float[Array, " 2M+1"]
-    auto: Float[Array, "ny M+1"]
+    lags: Int[Array, " L"]
+    cross_lags: Int[Array, " C"]
+    auto: Float[Array, "ny L"]
     auto_bound: float
-    cross: Float[Array, "ny nu 2M+1"]
+    cross: Float[Array, "ny nu C"]
     cross_bound: Float[Array, "ny nu"]
     whiteness: tuple[Outcome, ...]
     independence: tuple[tuple[Outcome, ...], ...]
@@ -145,14 +145,14 @@ def analyse(
     )
 
 
-def autocorrelation(e: Parts, lags: int) -> Float[Array, "ny M+1"]:
+def autocorrelation(e: Parts, lags: int) -> Float[Array, "ny {lags}+1"]:
     """``Σ e(t) e(t−k) / Σ e(t)²`` for k = 0 … M, of residuals around zero."""
     sums = np.stack([_products(e, e, k) for k in range(lags + 1)], axis=1)
     power = np.where(sums[:, :1] > 0, sums[:, :1], 1.0)
     return sums / power
 
 
-def cross_correlation(e: Parts, u: Parts, lags: int) -> Float[Array, "ny nu 2M+1"]:
+def cross_correlation(e: Parts, u: Parts, lags: int) -> Float[Array, "ny nu 2*{lags}+1"]:
     """``Σ e(t) u(t−k) / sqrt(Σ e² Σ u²)`` for k = −M … M, of signals around zero."""
     nu = u[0].shape[1]
     found = []
@@ -168,7 +168,7 @@ def cross_correlation(e: Parts, u: Parts, lags: int) -> Float[Array, "ny nu 2M+1
     return np.stack(found, axis=2) / np.sqrt(np.where(power > 0, power, 1.0))[..., None]
 
 
-def ljung_box(e: Sequence[Float[Array, " T"]], lags: int, level: float = LEVEL) -> Outcome:
+def ljung_box(e: Sequence[Float[Array, " _"]], lags: int, level: float = LEVEL) -> Outcome:
     """Whiteness of one output: ``Q = N (N+2) Σ_k r_k² / N_k ~ χ²(M)``, N_k the pairs at lag k.
 
     On estimation data Q is smaller than χ² says, because the model was fitted there: the test
@@ -182,8 +182,8 @@ def ljung_box(e: Sequence[Float[Array, " T"]], lags: int, level: float = LEVEL) 
 
 
 def independence(
-    e: Sequence[Float[Array, " T"]],
-    u: Sequence[Float[Array, " T"]],
+    e: Sequence[Float[Array, " _"]],
+    u: Sequence[Float[Array, " _"]],
     lags: int,
     level: float = LEVEL,
 ) -> Outcome:
@@ -252,12 +252,12 @@ def _residuals(records: Sequence[Record], one_step: Parts, skip: int) -> list[Ar
     return e
 
 
-def _columns(parts: Parts) -> list[list[Float[Array, " T"]]]:
+def _columns(parts: Parts) -> list[list[Float[Array, " _"]]]:
     """Each channel of all records."""
     return [[part[:, k] for part in parts] for k in range(parts[0].shape[1])]
 
 
-def _centred(parts: Parts) -> list[Float[Array, "T n"]]:
+def _centred(parts: Parts) -> list[Float[Array, "_ _"]]:
     """Around the mean of all records; what never moves becomes exactly zero."""
     everything = np.concatenate(parts)
     still = np.ptp(everything, axis=0) == 0

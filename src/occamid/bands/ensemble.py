@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,30 +9,30 @@ from typing import Any, get_args
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from occamid.assessment.run import Run
 from occamid.bands import modelfile
 from occamid.bands.calibration import HORIZONS
-from occamid.bands.initial import past_inputs
+from occamid.bands.initial import with_past
 from occamid.bands.linearised import linearised
 from occamid.bands.mixture import Feedback, Mixture, weighted_median
 from occamid.bands.monte_carlo import Sampling, ahead_distribution, free_run_distribution
 from occamid.bands.posterior import Method, Posterior, fit_posterior
+from occamid.bands.start import Before, Initial, Tail, before, tail_of
+from occamid.bands.units import in_user_units
 from occamid.data.record import Record, as_record, as_records
 from occamid.data.windows import Terms, windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import MLP, Network
+from occamid.networks.flat import size
 from occamid.training.batch import Batch
 from occamid.training.members import Members, members_of
 from occamid.training.model import Model, columns
+from occamid.training.stepping import Stepper
 
 Array = np.ndarray
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
-
-
-class DivergedWarning(UserWarning):
-    """Some posterior samples left the range of the data in free run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,9 @@ class Ensemble:
     ``inflation`` widens the bands of each output (1: as the posterior says) by what held-back
     data ask for, one row for each of ``calibration.HORIZONS``.  ``feedback`` is where the noise
     enters unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none``
-    (added to the output only) for models refined in free run.
+    (added to the output only) for models refined in free run.  ``tail`` is the end of the
+    estimation data, inputs and outputs: where "last" starts from.  ``candidates`` is the number
+    of parameters before pruning.
     """
 
     posteriors: tuple[Posterior, ...]
@@ -52,6 +53,8 @@ class Ensemble:
     mixture: Mixture
     inflation: Float[Array, "H ny"]
     feedback: Feedback = "process"
+    tail: Tail | None = None
+    candidates: int | None = None
 
     @property
     def first(self) -> Model:
@@ -85,8 +88,19 @@ class Ensemble:
 
     @property
     def parameters(self) -> int:
-        """Parameters of all members that are not zero."""
+        """Weights and biases of the median member that are not zero: the size of the model."""
+        counts = sorted(p.model.parameters for p in self.posteriors)
+        return counts[(len(counts) - 1) // 2]
+
+    @property
+    def parameters_in_all(self) -> int:
+        """Those of all members together."""
         return sum(p.model.parameters for p in self.posteriors)
+
+    @property
+    def sparsity(self) -> float:
+        """Share of the candidate parameters, of the network before pruning, that were pruned."""
+        return 1.0 - self.parameters / max(self.candidates or 0, self.parameters, 1)
 
     @property
     def fewest_known(self) -> int:
@@ -99,7 +113,14 @@ class Ensemble:
         """Write a model file; ``about`` is kept in its header for people."""
         modelfile.write(
             path,
-            modelfile.Contents(self.posteriors, self.weights, self.inflation, self.feedback),
+            modelfile.Contents(
+                self.posteriors,
+                self.weights,
+                self.inflation,
+                self.feedback,
+                self.tail,
+                self.candidates,
+            ),
             about,
         )
 
@@ -117,9 +138,10 @@ class Ensemble:
 
     def simulate(
         self,
-        record: Record,
+        record: Record | Float[Array, "N nu"] | Float[Array, " N"],
         n_init: int | None = None,
         *,
+        initial: Initial | None = None,
         samples: int | None = None,
         feedback: Feedback | None = None,
         levels: tuple[float, ...] = LEVELS,
@@ -133,33 +155,70 @@ class Ensemble:
         noise is fed back through the model as the training saw it, and the band grows with the
         horizon; with "none" it is only added to the output.  Bands are of first order, or by
         Monte Carlo with this many ``samples``.
+
+        With ``initial`` no output is looked at, and ``record`` may be an array of inputs: the run
+        begins at its first row, after a record whose last rows came just before it, after the end
+        of the estimation data ("last"), or from rest under the first inputs ("steady"), whose
+        doubt is in the band.
         """
-        record = as_record(record)
-        n_init = self.start if n_init is None else n_init
-        feedback = self._check(record, feedback)
-        u, known, missing = self._with_past(record.u, record.y[:n_init])
+        chosen = feedback or self.feedback
+        check_choice("feedback", chosen, get_args(Feedback))
+        drawn = Sampling(samples or 0, chosen, levels, seed, memory_mb)
+        if initial is None:
+            record = as_record(record)
+            self.first.check([record])
+            n_init = self.start if n_init is None else n_init
+            return self._free_run(record, Before(record.y[:n_init]), drawn)
+        u = columns(record.u if isinstance(record, Record) else record)
+        if n_init is not None:
+            raise SettingsError("give `n_init` or `initial`, not both.")
+        blank = self._record(u, np.zeros((len(u), len(self.terms.output_names))))
+        start = before(self.members.like, self.mixture, self.tail, u, initial, chosen)
+        if samples is not None and start.doubt is not None:
+            raise SettingsError("a start at rest has bands of first order; leave `samples` out.")
+        assert start.u is not None
+        joined = np.concatenate([start.u, u]), np.concatenate([start.y, blank.y])
+        return self._free_run(self._record(*joined), start, drawn).after(len(start.y))
+
+    def _record(self, u: Float[Array, "N nu"], y: Float[Array, "N ny"]) -> Record:
+        names = self.terms.input_names, self.terms.output_names
+        return Record(
+            u=u, y=y, name="simulate", input_names=names[0], output_names=names[1],
+            sampling_time=self.sampling_time,
+        )  # fmt: skip
+
+    def _free_run(self, record: Record, given: Before, drawn: Sampling) -> Run:
+        """The free run after the known outputs; nothing else of the record is looked at."""
+        n_init = len(given.y)
+        u, known, missing = self._with_past(record.u, given.y)
         total = n_init + missing
         if not self.terms.max_lag <= total < len(u):
             raise DataError(
                 f'record "{record.name}": n_init is {n_init}; it must be at least '
                 f"{self.fewest_known} and less than the {len(record)} rows."
             )
-        start = min(self.start, total)
+        start, samples, widen = min(self.start, total), drawn.samples, HORIZONS[-1]
         hidden = np.zeros((len(u), known.shape[1]))
-        hidden[:total] = known  # nothing else of the record can be looked at
-        with jax.enable_x64(samples is None):
+        hidden[:total] = known
+        with jax.enable_x64(not samples):
             scaled = self.first.scaling.apply(replace(record, u=u, y=hidden))
             data = windows([scaled], self.terms, start)
             place = (self.network, self.terms, self.mixture, data)
-            if samples is None:
-                run = linearised(
-                    *place, forced=total - start, horizon=None, feedback=feedback, levels=levels
-                )
+            if samples:
+                run = free_run_distribution(*place, total - start, drawn)
             else:
-                sampling = Sampling(samples, feedback, levels, seed, memory_mb)
-                run = free_run_distribution(*place, total - start, sampling)
-        centre = None if samples is None else self._centre(self.members.free_run(u, known))
-        return self._finish(run, known, total - start, centre, HORIZONS[-1]).after(missing)
+                run = linearised(
+                    *place,
+                    forced=total - start,
+                    horizon=None,
+                    feedback=drawn.feedback,
+                    levels=drawn.levels,
+                    doubt=given.doubt,
+                )
+        centre = self._centre(self.members.free_run(u, known)) if samples else None
+        known_start = given.u is not None and given.doubt is None
+        ahead = np.arange(1, len(u) - total + 1) if known_start else np.array([widen])
+        return self._finish(run, known, total - start, centre, ahead).after(missing)
 
     def predict(
         self,
@@ -188,42 +247,28 @@ class Ensemble:
                 sampling = Sampling(samples, feedback, levels, seed, memory_mb)
                 run = ahead_distribution(*place, horizon, sampling)
         centre = None if samples is None else self._centre(self.members.predict(record, horizon))
-        return self._finish(run, record.y[: self.start], 0, centre, horizon)
+        return self._finish(run, record.y[: self.start], 0, centre, np.array([horizon]))
+
+    def step_function(self) -> Stepper:
+        """The recursion as a pure function of JAX, for loops of one's own; its centre, no band."""
+        network, terms, params = self.members.program()
+        like = self.members.like
+        return Stepper(network, terms, params, self.weights, like.scaling, like.start)
 
     def _centre(self, runs: Float[Array, "K N ny"]) -> Float[Array, "N ny"]:
         return weighted_median(runs, self.weights)
 
-    def inflation_at(self, horizon: int) -> Float[Array, " ny"]:
+    def inflation_at(self, horizon: int | Int[Array, " T"]) -> Float[Array, "... ny"]:
         """The factor on the bands so many steps ahead, between those of ``HORIZONS``."""
-        at = np.log(min(horizon, HORIZONS[-1]))
+        at = np.log(np.minimum(horizon, HORIZONS[-1]))
         logs = [np.interp(at, np.log(HORIZONS), column) for column in np.log(self.inflation).T]
-        return np.exp(logs)
+        return np.exp(np.stack(logs, axis=-1))
 
     def _with_past(
         self, u: Float[Array, "N nu"], known: Float[Array, "n ny"]
-    ) -> tuple[Float[Array, "N+k nu"], Float[Array, "n+k ny"], int]:
-        """Inputs and known outputs from as far back as the lags reach, and how far that is.
-
-        Too little that is known, or other channels: nothing is inferred, and the model says so.
-        """
-        enough = isinstance(self.network, MLP) and len(known) >= max(1, self.fewest_known)
-        missing = max(0, self.terms.max_lag - len(known)) if enough else 0
-        shapes = (len(self.terms.input_names), len(self.terms.output_names))
-        if not missing or len(known) >= len(u) or (u.shape[1], known.shape[1]) != shapes:
-            return u, known, 0
+    ) -> tuple[Float[Array, "M nu"], Float[Array, "m ny"], int]:
         scaling = self.first.scaling
-        past = past_inputs(
-            self.network,
-            self.terms,
-            self.mixture.mean,
-            self.mixture.noise_std,
-            scaling.apply_u(u),
-            scaling.apply_y(known),
-            scaling.y_spread,
-        )[-missing:]
-        past = past * scaling.u_scale + scaling.u_offset
-        longer = np.concatenate([np.repeat(known[:1], missing, axis=0), known])
-        return np.concatenate([past, u]), longer, missing
+        return with_past(self.network, self.terms, self.mixture, scaling, u, known)
 
     def _check(self, record: Record, feedback: Feedback | None) -> Feedback:
         self.first.check([record])
@@ -237,55 +282,20 @@ class Ensemble:
         known: Float[Array, "n ny"],
         skip: int,
         centre: Float[Array, "N ny"] | None,
-        horizon: int,
+        ahead: Int[Array, " T"],
     ) -> Run:
-        """The user's units, the inflation, the known rows in front; a word about divergence.
-
-        Spread and inflation are about the centre, which is not the mean of a few samples.
-        """
-        if run.diverged:
-            done = "which widens the band" if centre is None else "set aside"
-            warnings.warn(
-                f"{run.diverged:.1%} of the posterior diverged in free run, {done}; "
-                "use a sparser model (a later cycle or a larger lam), the full posterior instead "
-                "of the diagonal one, or an ensemble.",
-                DivergedWarning,
-                stacklevel=3,
-            )
-        scale, widen = self.first.scaling, self.inflation_at(horizon)
-        certain, front = np.zeros_like(known), [known] * len(run.levels)
-        mean = scale.undo_y(run.mean[skip:])
-        whole = np.concatenate([known, mean]) if centre is None else centre
-        middle = whole[len(known) :]
-        assert run.std is not None
-        assert run.epistemic_std is not None
-        assert run.aleatoric_std is not None
-        assert run.quantiles is not None
-        with np.errstate(invalid="ignore", over="ignore"):  # where nothing is left in the range
-            aside = (mean - middle) / scale.y_scale
-            std, epistemic = (np.hypot(x[skip:], aside) for x in (run.std, run.epistemic_std))
-            quantiles = middle + widen * (scale.undo_y(run.quantiles[:, skip:]) - middle)
-
-        def spread(x: Float[Array, "T ny"]) -> Float[Array, "N ny"]:
-            return np.concatenate([certain, widen * x * scale.y_scale])
-
-        return Run(
-            mean=whole,
-            n_init=len(known),
-            std=spread(std),
-            epistemic_std=spread(epistemic),
-            aleatoric_std=spread(run.aleatoric_std[skip:]),
-            levels=run.levels,
-            quantiles=np.concatenate([front, quantiles], axis=1),
-            diverged=run.diverged,
-        )
+        """The user's units, with the inflation that many steps ahead (one number: of all rows)."""
+        widen = self.inflation_at(ahead)
+        return in_user_units(run, self.first.scaling, widen, known, skip, centre)
 
 
 def load(path: str | Path) -> Ensemble:
     """The model of a model file or of a run folder; anything else is refused with the reason."""
     found = modelfile.read(path)
     ensemble = combine(found.posteriors, found.weights, found.feedback)
-    return replace(ensemble, inflation=found.inflation)
+    return replace(
+        ensemble, inflation=found.inflation, tail=found.tail, candidates=found.candidates
+    )
 
 
 def combine(
@@ -349,7 +359,8 @@ def ensemble_of(
     """The best models of a batch as an even mixture, chosen on its own data."""
     data = as_records(records)
     posteriors = [fit_posterior(batch.model(at), data, method) for at in batch.ranking(count)]
-    return widen_to_residuals(combine(posteriors), data)
+    found = widen_to_residuals(combine(posteriors), data)
+    return replace(found, tail=tail_of(data, found.start), candidates=size(batch.network))
 
 
 def widen_to_residuals(ensemble: Ensemble, records: tuple[Record, ...]) -> Ensemble:

@@ -20,8 +20,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import toeplitz
 
+from occamid.bands.mixture import Mixture
+from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms
-from occamid.networks import Network
+from occamid.networks import MLP, Network
 from occamid.networks.flat import unflatten
 from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
 
@@ -29,6 +31,38 @@ Array = np.ndarray
 STARTS, ITERATIONS = 8, 30
 CONDITION_ON = 60  # known inputs that the past is conditioned on
 SMALLEST_NOISE = 0.02  # of a standard deviation of the output
+
+
+def with_past(
+    network: Network,
+    terms: Terms,
+    mixture: Mixture,
+    scaling: Scaling,
+    u: Float[Array, "N nu"],
+    known: Float[Array, "n ny"],
+) -> tuple[Float[Array, "M nu"], Float[Array, "m ny"], int]:
+    """Inputs and known outputs from as far back as the lags reach, and how far that is.
+
+    In the user's units.  Too little that is known, or other channels: nothing is inferred, and
+    the model says so.
+    """
+    enough = isinstance(network, MLP) and len(known) >= max(1, min(terms.max_lag, terms.output_lag))
+    missing = max(0, terms.max_lag - len(known)) if enough else 0
+    shapes = (len(terms.input_names), len(terms.output_names))
+    if not missing or len(known) >= len(u) or (u.shape[1], known.shape[1]) != shapes:
+        return u, known, 0
+    past = past_inputs(
+        network,
+        terms,
+        mixture.mean,
+        mixture.noise_std,
+        scaling.apply_u(u),
+        scaling.apply_y(known),
+        scaling.y_spread,
+    )[-missing:]
+    past = past * scaling.u_scale + scaling.u_offset
+    longer = np.concatenate([np.repeat(known[:1], missing, axis=0), known])
+    return np.concatenate([past, u]), longer, missing
 
 
 def past_inputs(

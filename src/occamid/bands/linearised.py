@@ -34,21 +34,26 @@ def linearised(
     horizon: int | None,
     feedback: Feedback,
     levels: tuple[float, ...],
+    doubt: Float[Array, "ny d"] | None = None,
 ) -> Run:
     """The mixture's moments to first order in weights and noise, in one pass; no sampling.
 
-    Free run after ``forced`` rows, or ``horizon`` steps ahead.  The centre is the weighted median
+    Free run after ``forced`` rows, or ``horizon`` steps ahead.  ``doubt`` is D where the known
+    outputs are not measured but guessed, all of them too high or too low together by
+    ``N(0, D Dᵀ)``; it counts as epistemic.  The centre is the weighted median
     of the members' runs; quantiles are those of the Gaussian around it whose variance is the
     members' mean squared distance from it.
     """
     factor = mixture.factor
     if factor.ndim == 2:
         factor = factor[:, :, None] * np.eye(factor.shape[1])
+    doubt = np.zeros((mixture.noise_std.shape[1], 0)) if doubt is None else doubt
+    factor = np.pad(factor, ((0, 0), (0, 0), (0, doubt.shape[1])))
     members = (jnp.asarray(mixture.mean), jnp.asarray(factor), jnp.asarray(mixture.noise_std))
     experiment = jax.tree.map(lambda x: x[0], data)
     if horizon == 1:  # a run on measured outputs throughout
         horizon, forced = None, data.y.shape[1]
-    found = _linearised(network, terms, feedback, horizon, members, experiment, forced)
+    found = _linearised(network, terms, feedback, horizon, members, experiment, forced, doubt)
     runs, epistemic, aleatoric = (np.asarray(part) for part in found)
     return _mixed(runs, epistemic, aleatoric, mixture, levels)
 
@@ -82,7 +87,10 @@ def _mixed(
 
 
 class _Linear(NamedTuple):
-    """State, its sensitivity to the whitened weights, its covariance under fed-back noise."""
+    """State, its sensitivity to what is not known, its covariance under fed-back noise.
+
+    Not known are the whitened weights and, where the start is a guess, that.
+    """
 
     x: Float[jax.Array, " n"]
     S: Float[jax.Array, "n r"]
@@ -98,6 +106,7 @@ def _linearised(
     members: tuple[jax.Array, jax.Array, jax.Array],
     experiment: Windows,
     forced: int,
+    doubt: Float[jax.Array, "ny d"],
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Predictions, epistemic and aleatoric variances of every member, (K, T, ny) each."""
     T = experiment.y.shape[0]
@@ -107,9 +116,12 @@ def _linearised(
         mean, factor, noise_std = own
         params = unflatten(network, mean)
         x0, restore = ravel_pytree((network.initial_state(params), experiment.history))
-        step = _linear_step(network, terms, feedback, mean, factor, noise_std, restore)
         n, r = x0.size, factor.shape[1]
-        start = _Linear(x0, jnp.zeros((n, r), x0.dtype), jnp.zeros((n, n), x0.dtype))
+        given = jnp.zeros((noise_std.size, r), x0.dtype).at[:, r - doubt.shape[1] :].set(doubt)
+        step = _linear_step(network, terms, feedback, own, given, restore)
+        register = jnp.tile(given, (terms.output_lag, 1))
+        S = jnp.concatenate([jnp.zeros((n - len(register), r), x0.dtype), register])
+        start = _Linear(x0, S, jnp.zeros((n, n), x0.dtype))
         if horizon is None:
             flags = jnp.arange(T)[:, None] < forced
             return jax.lax.scan(step, start, (inputs, experiment.y, flags))[1]
@@ -136,16 +148,17 @@ def _linear_step(
     network: Network,
     terms: Terms,
     feedback: Feedback,
-    mean: Float[jax.Array, " P"],
-    factor: Float[jax.Array, "P r"],
-    noise_std: Float[jax.Array, " ny"],
+    own: tuple[Float[jax.Array, " P"], Float[jax.Array, "P r"], Float[jax.Array, " ny"]],
+    given: Float[jax.Array, "ny r"],
     restore: Callable[[jax.Array], Any],
 ) -> Callable[[_Linear, Any], tuple[_Linear, tuple[jax.Array, jax.Array, jax.Array]]]:
     """One step of ``x' = f(x, w, e)``: ``S' = f_x S + f_w F`` and ``C' = f_x C f_xᵀ + f_e Q f_eᵀ``.
 
     The state x is the hidden states, then the shift register.  Only hidden states and output are
-    differentiated; of the register it is known that it shifts.
+    differentiated; of the register it is known that it shifts.  ``own`` is a member's mean, factor
+    and noise, ``given`` the sensitivity of known outputs: zero where they are measured.
     """
+    mean, factor, noise_std = own
     ny = noise_std.size
     fed = noise_std if feedback == "process" else jnp.zeros_like(noise_std)
 
@@ -166,11 +179,11 @@ def _linear_step(
         found = (out[y], jnp.sum(S_out[y] ** 2, axis=1), jnp.diag(V)[y] + noise_std**2)
         if terms.output_lag == 0:
             return _Linear(out[h], S_out[h], V[h, h]), found
-        free = jnp.where(forced, 0.0, 1.0).astype(x.dtype)  # a measured output is certain
+        free = jnp.where(forced, 0.0, 1.0).astype(x.dtype)  # noise is not fed back there
         old = slice(out.size, None)  # the register without its oldest outputs
         after = _Linear(
             jnp.concatenate([out[h], x[old], jnp.where(forced, measured, out[y])]),
-            jnp.concatenate([S_out[h], S[old], free * S_out[y]]),
+            jnp.concatenate([S_out[h], S[old], jnp.where(forced, given, S_out[y])]),
             jnp.block(
                 [
                     [V[h, h], JC[h, old], free * V[h, y]],

@@ -21,25 +21,31 @@ from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
-from occamid.files.manifest import current
+from occamid.files.manifest import MODEL, model_file
 from occamid.networks import ACTIVATIONS, MLP, Network, Recurrent
 from occamid.training.model import Model
 
 Array = np.ndarray
-NAME = "model.safetensors"  # in a run folder
-FORMAT = 3  # since 3 an inflation for each horizon, and the spread of the estimation data
+NAME = MODEL  # in a run folder
+FORMAT = 3  # since 3 an inflation for each horizon, the spread and the end of the estimation data
 KINDS = ("lstm", "rnn")
 SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_std", "y_mean", "y_std")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
 
 
 class Contents(NamedTuple):
-    """What makes an ensemble: posteriors, their shares, the inflation and place of its noise."""
+    """What makes an ensemble: posteriors, their shares, the inflation and place of its noise.
+
+    ``tail`` holds the last inputs and outputs of the estimation data, ``candidates`` is the number
+    of parameters before pruning; neither is in files of earlier versions.
+    """
 
     posteriors: tuple[Posterior, ...]
     weights: Float[Array, " K"]
     inflation: Float[Array, "H ny"]
     feedback: Feedback
+    tail: tuple[Float[Array, "n nu"], Float[Array, "n ny"]] | None = None
+    candidates: int | None = None
 
 
 def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None = None) -> None:
@@ -50,6 +56,8 @@ def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None 
     first = ensemble.posteriors[0].model
     arrays: dict[str, Array] = {"weights": ensemble.weights, "inflation": ensemble.inflation}
     arrays |= {f"scaling/{key}": getattr(first.scaling, key) for key in SCALING}
+    if ensemble.tail is not None:
+        arrays |= {f"tail/{letter}": x for letter, x in zip("uy", ensemble.tail, strict=True)}
     members = []
     for k, p in enumerate(ensemble.posteriors):
         arrays |= {f"{k}/{key}": getattr(p, key) for key in POSTERIOR}
@@ -70,6 +78,7 @@ def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None 
         "version": version("occamid"),
         "about": dict(about or {}),
         "feedback": ensemble.feedback,
+        "candidates": ensemble.candidates,
         "start": first.start,
         "sampling_time": first.sampling_time,
         "input_names": first.terms.input_names,
@@ -87,11 +96,6 @@ def read_about(path: str | Path) -> dict[str, Any]:
     """What :func:`write` was told about the model."""
     about = _read(model_file(path))[0].get("about")
     return about if isinstance(about, dict) else {}
-
-
-def model_file(path: str | Path) -> Path:
-    """The model file of a run folder, or the path itself."""
-    return current(Path(path), NAME) if Path(path).is_dir() else Path(path)
 
 
 def read(path: str | Path) -> Contents:
@@ -121,13 +125,34 @@ def read(path: str | Path) -> Contents:
         if not ((shares >= 0).all() and shares.sum() > 0):
             raise ValueError("weights is not shares of a whole")
         inflation = _positive(arrays, "inflation", (len(HORIZONS), len(header["output_names"])))
-        return Contents(posteriors, shares, inflation, feedback)
+        tail = _tail(arrays, posteriors[0].model.terms)
+        return Contents(posteriors, shares, inflation, feedback, tail, _candidates(header))
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         raise FileError(
             f"{path} is not a complete model file: {reason.rstrip('.')}; copy it again, or "
             "identify again."
         ) from None
+
+
+def _tail(
+    arrays: Mapping[str, Array], terms: Terms
+) -> tuple[Float[Array, "n nu"], Float[Array, "n ny"]] | None:
+    """The last inputs and outputs of the estimation data, where the file has them."""
+    if "tail/u" not in arrays:
+        return None
+    u, y = arrays["tail/u"], arrays["tail/y"]
+    shapes = (len(u), len(terms.input_names)), (len(u), len(terms.output_names))
+    if (u.shape, y.shape) != shapes or {u.dtype.kind, y.dtype.kind} != {"f"}:
+        raise ValueError("tail/u and tail/y do not fit the channels")
+    return u, y
+
+
+def _candidates(header: Mapping[str, Any]) -> int | None:
+    found = header.get("candidates")
+    if found is not None and (isinstance(found, bool) or int(found) != found or found < 1):
+        raise ValueError(f"candidates is {found!r}")
+    return None if found is None else int(found)
 
 
 def _positive(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> Array:

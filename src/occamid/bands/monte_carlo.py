@@ -8,7 +8,7 @@ bounded in both samples and steps while quantiles stay exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -273,6 +273,11 @@ def _collect(
             runs = list(pool.map(run, starts))
             clean, noisy = (np.concatenate([r[j] for r in runs], axis=1) for j in range(2))
             parts.append(_reduce(clean, noisy, alive, levels, within))
+    return _joined(parts, levels, 1.0 - float(np.mean(alive)))
+
+
+def _joined(parts: Sequence[tuple[Array, ...]], levels: tuple[float, ...], diverged: float) -> Run:
+    """The run of all blocks, from what :func:`_reduce` made of each."""
     moments = [np.concatenate([p[j] for p in parts], axis=-2) for j in range(4)]
     mean, epistemic, total, quantiles = moments
     total = np.maximum(total, epistemic)  # sampling noise may reverse them where noise is nil
@@ -284,7 +289,7 @@ def _collect(
         aleatoric_std=np.sqrt(total**2 - epistemic**2),
         levels=levels,
         quantiles=quantiles,
-        diverged=1.0 - float(np.mean(alive)),
+        diverged=diverged,
     )
 
 

@@ -1,21 +1,22 @@
-"""The command line.  It alone prints, sets the compilation cache and turns errors into code 2."""
+"""The command line.  It alone prints, sets the compilation cache and turns errors into code 2.
+
+Nothing heavy (JAX, NumPy, pandas, …) is imported before a command needs it: modules here import
+Typer and Rich, and the work is done by modules that are imported inside functions.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import typer
 
-from occamid.cli import identify as train
-from occamid.cli import use
+from occamid.cli.flags import as_flags as as_flags
 from occamid.cli.plugins import Commands
-from occamid.cli.shared import say
+from occamid.cli.shared import neutral, say
 from occamid.errors import OccamidError
 
 app = typer.Typer(
@@ -25,11 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command()(train.identify)
-for command in (use.simulate, use.predict, use.compare, use.inspect, use.report):
-    app.command()(command)
-# Parameters of the library that are called differently here; the others differ by dashes only.
-FLAGS = {"inputs": "--input", "outputs": "--output", "resample=": "--resample-to"}
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
@@ -54,8 +50,8 @@ def _options(
 def main() -> None:
     """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "occamid" / "jax"
-    jax.config.update("jax_compilation_cache_dir", str(cache))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))  # read when JAX is imported
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
     sys.exit(_run(sys.argv[1:] or ["--help"]))
 
 
@@ -75,17 +71,5 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"error: {as_flags(message)}", file=sys.stderr)
+    print(f"error: {neutral(as_flags(message))}", file=sys.stderr)
     return 2
-
-
-def as_flags(message: str) -> str:
-    """The library writes parameters as `` `gaps="split"` ``; people here type ``--gaps split``."""
-    message = message.replace("`input_lags` and `output_lags`", "--lags")
-    return re.sub(r"`([a-z_]+)(?:=\"?([^`\"]*)\"?)?`", _flag, message)
-
-
-def _flag(parameter: re.Match[str]) -> str:
-    name, value = parameter.groups()
-    flag = FLAGS.get(name if value is None else f"{name}=", f"--{name.replace('_', '-')}")
-    return flag if value is None else f"{flag} {value}"

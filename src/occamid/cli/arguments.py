@@ -35,7 +35,10 @@ Test = Annotated[
     list[Path] | None, typer.Option(help="File the model must not see; only to judge it.")
 ]
 Split = Annotated[
-    float | None, typer.Option(help="Share of each record to estimate on, such as 0.7.")
+    float | None, typer.Option(help="Share to estimate on, the first in time, such as 0.7.")
+]
+Prepare = Annotated[
+    Path | None, typer.Option(help="TOML file of steps done to the data before; see prepare.")
 ]
 Effort = Annotated[str | None, typer.Option(help="How much is tried: quick, standard or thorough.")]
 Network = Annotated[str | None, typer.Option(help="auto, mlp, lstm or rnn.")]
@@ -48,7 +51,10 @@ Restarts = Annotated[int | None, typer.Option(help="Random initialisations.")]
 Single = Annotated[bool, typer.Option("--single", help="One model instead of an ensemble.")]
 Example = Annotated[
     str | None,
-    typer.Option(help="A simulated process instead of files, such as cascaded-tanks-twin."),
+    typer.Option(
+        help="A simulated process instead of files: cascaded-tanks-twin, coupled-drives-twin, "
+        "hairdryer-twin, heat-exchanger-twin, mass-spring-damper-twin, polynomial-narx-twin."
+    ),
 ]
 Config = Annotated[Path | None, typer.Option(help="TOML file of a job, such as RUN/settings.toml.")]
 Seed = Annotated[int | None, typer.Option(help="Fixes everything that is random.")]
@@ -59,15 +65,58 @@ Force = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run left off.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else.")]
 
+RunFolder = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]
+File = Annotated[Path, typer.Argument(help="File with the columns the model was identified on.")]
+InputFile = Annotated[
+    Path, typer.Argument(help="File with the model's inputs; outputs where they are measured.")
+]
+Result = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
+UseGaps = Annotated[str, typer.Option("--gaps", help="Missing values: error, or split.")]
+UseResample = Annotated[
+    bool, typer.Option("--resample", help="Interpolate to the steps of the model.")
+]
+Replace = Annotated[bool, typer.Option("--force", help="Replace the file if there is one already.")]
+NInit = Annotated[
+    int | None, typer.Option(help="Measured outputs the run may start from; default: the lags.")
+]
+Initial = Annotated[
+    str | None,
+    typer.Option(
+        help="What came before the first row: last (the end of the estimation data), steady (rest "
+        "under the first inputs), or a file whose last rows were measured just before.",
+        metavar="last|steady|FILE",
+    ),
+]
+Samples = Annotated[
+    int | None, typer.Option(min=2, help="Monte Carlo samples; default: first-order bands.")
+]
+Table = Annotated[Path, typer.Option("--out", help="CSV to write.")]
+Horizon = Annotated[
+    int | None, typer.Option(min=1, help="Steps ahead; default: 1, or all rows of --future.")
+]
+Future = Annotated[
+    Path | None, typer.Option(help="File with the inputs after the end of the log: forecast them.")
+]
+
+Linear = Annotated[
+    bool, typer.Option("--linear", help="The linear model at an operating point instead.")
+]
+At = Annotated[
+    str | None, typer.Option(help="Inputs of the operating point: 3.4,0; default: their mean.")
+]
+
 
 def data_options(told: dict[str, Any]) -> dict[str, Any]:
     """What the command line says about the data, as a job names it."""
     same = ("example", "inputs", "outputs", "time", "sampling_time", "experiment", "gaps")
+    from occamid.training.settings import read_toml
+
     step, resample = told["resample_to"], told["resample"]
     return {name: told[name] for name in (*same, "variable", "split")} | {
         "files": [str(p.absolute()) for p in told["files"] or []],
         "test": [str(p.absolute()) for p in told["test"] or []],
         "resample": (resample or None) if step is None else step,
+        "prepare": read_toml(told["prepare"]) if told["prepare"] else None,
     }
 
 

@@ -30,8 +30,8 @@ def propose_lags(
     least 10.  It only has to be large enough: pruning removes what is not needed.  Without
     ``outputs`` only inputs are offered.
     """
-    shortest = min(len(r) for r in records)
-    limit = max(1, min(largest, sum(len(r) for r in records) // 10, shortest // 3))
+    lengths = [len(r) - r.lead for r in records]
+    limit = max(1, min(largest, sum(lengths) // 10, min(lengths) // 3))
     offered = all_terms(records[0], limit, limit if outputs else 0)
     data = windows(records, offered, limit)
     rows = np.asarray(data.valid, dtype=bool).reshape(-1)

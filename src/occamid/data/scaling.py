@@ -71,7 +71,7 @@ def fit_scaling(records: Sequence[Record], method: Method) -> Scaling:
     ``detrend`` removes the mean only, ``none`` leaves the data as it is.
     """
     u = np.concatenate([r.u for r in records])
-    y = np.concatenate([r.y for r in records])
+    y = np.concatenate([r.y[r.lead :] for r in records])
     for values, names, kind in (
         (u, records[0].input_names, "input"),
         (y, records[0].output_names, "output"),

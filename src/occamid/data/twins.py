@@ -36,7 +36,7 @@ class Twin:
     estimation: Record
     test: Record
     estimation_clean: Float[Array, "N ny"]
-    test_clean: Float[Array, "N ny"]
+    test_clean: Float[Array, "M ny"]
     noise_std: tuple[float, ...]
     noise_enters: str
     true_regressors: tuple[str, ...] | None = None

@@ -64,7 +64,7 @@ class Terms:
 class Windows(NamedTuple):
     """Terms and targets of several experiments, padded at the end to one length.
 
-    Row ``t`` is sample ``start + t`` of its record.
+    Row ``t`` is sample ``start + t`` of its record (later where outputs at its head are unknown).
     """
 
     z: Float[JaxArray, "R T nz"]
@@ -105,21 +105,20 @@ def windows(
     With ``shape`` (records, rows) the batch is padded to it, so that other records of about this
     size share what was compiled for it.
     """
-    for record in records:
-        if len(record) <= start:
+    firsts = [first_row(record, terms, start) for record in records]
+    for record, first in zip(records, firsts, strict=True):
+        if len(record) <= first:
             raise DataError(
                 f'record "{record.name}" has {len(record)} rows, but the lags need more than '
-                f"{start}; use a longer record or fewer lags."
+                f"{first}; use a longer record or fewer lags."
             )
     z = [
-        np.concatenate(
-            [lagged(r.u, terms.inputs, start), lagged(r.y, terms.outputs, start)], axis=1
-        )
-        for r in records
+        np.concatenate([lagged(r.u, terms.inputs, k), lagged(r.y, terms.outputs, k)], axis=1)
+        for r, k in zip(records, firsts, strict=True)
     ]
-    y = [r.y[start:] for r in records]
+    y = [r.y[k:] for r, k in zip(records, firsts, strict=True)]
     valid = [np.ones((len(part), 1)) for part in y]
-    history = [r.y[start - terms.output_lag : start] for r in records]
+    history = [r.y[k - terms.output_lag : k] for r, k in zip(records, firsts, strict=True)]
     return Windows(
         z=jnp.asarray(_pad(z, shape)),
         y=jnp.asarray(_pad(y, shape)),
@@ -129,18 +128,23 @@ def windows(
     )
 
 
+def first_row(record: Record, terms: Terms, start: int) -> int:
+    """The first row that can be predicted: no earlier than ``start``, with known past outputs."""
+    return max(start, record.lead + terms.output_lag)
+
+
 def padded_shape(records: Sequence[Record]) -> tuple[int, int]:
     """Records and rows to pad to: an even number of records, rows in steps of about a tenth.
 
     The folds of a cross-validation then have few shapes, and few programs are compiled.
     """
-    longest = max(map(len, records))
+    longest = max(len(r) - r.lead for r in records)
     step = 2 ** max(3, int(np.log2(longest)) - 3)
     return -(-len(records) // 2) * 2, -(-longest // step) * step
 
 
 def _pad(
-    parts: Sequence[Float[Array, "T n"]], shape: tuple[int, int] | None = None
+    parts: Sequence[Float[Array, "_ n"]], shape: tuple[int, int] | None = None
 ) -> Float[Array, "R Tmax n"]:
     """Stack along a new first axis, zeros after the end of the shorter ones."""
     records, rows = shape or (len(parts), max(len(part) for part in parts))

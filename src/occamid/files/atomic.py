@@ -41,14 +41,14 @@ def same_file(one: Path, other: Path) -> bool:
 def check_new_file(path: Path, *, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
     """Refuse a file that cannot be written or is somebody else's, before any work."""
     if path.is_dir():
-        raise FileError(f"{path} is a folder; name a file in it with --out.")
+        raise FileError(f"{path} is a folder; name a file in it with `out`.")
     if not path.absolute().parent.is_dir():
         raise FileError(
-            f"{path}: there is no folder {path.parent}; make it, or choose another --out."
+            f"{path}: there is no folder {path.parent}; make it, or choose another `out`."
         )
     if any(same_file(path, other) for other in inputs):
-        raise FileError(f"{path} is read by this command; choose another --out.")
+        raise FileError(f"{path} is read by this command; choose another `out`.")
     if path.exists() and not path.is_file():
-        raise FileError(f"{path} is no plain file; choose another --out.")
+        raise FileError(f"{path} is no plain file; choose another `out`.")
     if os.path.lexists(path) and not overwrite:
-        raise FileError(f"{path} already exists; choose another --out, or use --force.")
+        raise FileError(f"{path} already exists; choose another `out`, or use `force`.")

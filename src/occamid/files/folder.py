@@ -57,7 +57,7 @@ def _check_possible(folder: Path) -> None:
     except OSError as error:  # a name that is too long, a folder that cannot be read
         problem = f"cannot write to {folder}: {error.strerror}"
     if problem:
-        raise FileError(f"{problem}; choose another --out.")
+        raise FileError(f"{problem}; choose another `out`.")
 
 
 def _problem(folder: Path) -> str | None:
@@ -112,21 +112,21 @@ def _replaceable(
     """The files of the run in a folder, if they may be replaced; the reason, if not."""
     old = manifest.read(target)
     if old is None:
-        raise FileError(f"{folder} holds files and is no run of occamid; choose another --out.")
+        raise FileError(f"{folder} holds files and is no run of occamid; choose another `out`.")
     if not (target / manifest.LIST).exists():
         return {}
     if not overwrite:
-        raise FileError(f"{folder} already holds files; choose another --out, or use --force.")
+        raise FileError(f"{folder} already holds files; choose another `out`, or use `force`.")
     for path in inputs:
         if any(same_file(path, target / name) for name in (*old, manifest.LIST)):
             raise FileError(
                 f"{path} is read by this command and a file of the run in {folder}, which would "
-                "be replaced; choose another --out."
+                "be replaced; choose another `out`."
             )
     if changed := manifest.changed(target, old):
         raise FileError(
             f"{changed[0]} was changed since its run was written, and would be replaced; move it "
-            "away, or choose another --out."
+            "away, or choose another `out`."
         )
     return old
 
@@ -220,7 +220,7 @@ def rewrite(folder: Path, name: str, content: bytes, *, overwrite: bool) -> None
         except OSError as error:
             raise FileError(f"cannot read {folder}: {error.strerror}.") from None
         if os.path.lexists(path) and not ours and not overwrite:
-            raise FileError(f"{folder / name} is not what its run wrote; move it, or use --force.")
+            raise FileError(f"{folder / name} is not what its run wrote; move it, or use `force`.")
         replace_file(path, content)
         if files:
             entries = files | {name: sha256(content).hexdigest()}

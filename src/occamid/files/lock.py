@@ -76,7 +76,7 @@ def _locked(handle: int, folder: Path) -> bool:
         who = os.pread(handle, 40, 0).removeprefix(SIGNED).strip()
         process = f" (process {int(who)})" if who.isdigit() else ""
         raise FileError(
-            f"another run{process} is writing to {folder}; wait for it, or choose another --out."
+            f"another run{process} is writing to {folder}; wait for it, or choose another `out`."
         ) from None
     except OSError as error:
         if error.errno not in UNKNOWN:

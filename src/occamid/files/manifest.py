@@ -9,6 +9,7 @@ from hashlib import file_digest
 from pathlib import Path
 
 LIST = "run.json"
+MODEL, CONTENT = "model.safetensors", "report.json"
 NEXT = ".occamid-next"  # in a run folder: the files of the next run that are still to be moved
 DIGITS = 64  # of a SHA-256 in hexadecimal
 
@@ -73,3 +74,8 @@ def current(folder: Path, name: str) -> Path:
     waiting = folder / NEXT
     moving = (waiting / LIST).is_file() and (waiting / name).is_file()
     return waiting / name if moving else folder / name
+
+
+def model_file(path: str | Path) -> Path:
+    """The model file of a run folder, or the path itself."""
+    return current(Path(path), MODEL) if Path(path).is_dir() else Path(path)

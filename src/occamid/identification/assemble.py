@@ -13,7 +13,7 @@ from occamid.bands.ensemble import Ensemble, combine
 from occamid.bands.posterior import LARGEST as MOST_WEIGHTS
 from occamid.bands.posterior import Method, Posterior, fit_posterior, refined_posterior
 from occamid.data.record import Record
-from occamid.data.windows import padded_shape
+from occamid.data.windows import first_row, padded_shape
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.families import Family
@@ -95,7 +95,7 @@ class Workshop:
         start = max(fit.model.start for fit in fits)
         models = [replace(fit.model, start=start) for fit in fits if fit.order <= SIMPLE_ORDERS]
         refined = self._refine(models, shrink=False)
-        rows = sum(len(r) - start for r in self.records)
+        rows = sum(len(r) - r.lead - start for r in self.records)
         bic = [
             rows * np.sum(np.log(r.noise_variance)) + len(r.positions) * np.log(rows)
             for r in refined
@@ -116,10 +116,11 @@ class Workshop:
 def free_run_errors(models: Sequence[Model], records: Sequence[Record]) -> Float[Array, " K"]:
     """Free-run error of each model over all outputs, in standard deviations; infinite if wild."""
     members = members_of(models)
-    start, squares = members.like.start, []
+    squares = []
     with np.errstate(all="ignore"):
         for r in records:
-            miss = (members.free_run(r.u, r.y[:start]) - r.y)[:, start:]
+            first = first_row(r, members.like.terms, members.like.start)
+            miss = (members.free_run(r.u, r.y[:first]) - r.y)[:, first:]
             squares.append((miss / members.like.scaling.y_std) ** 2)
         errors = np.sqrt(np.mean(np.concatenate(squares, axis=1), axis=(1, 2)))
     return np.where(np.isfinite(errors), errors, np.inf)

@@ -66,7 +66,7 @@ def families(options: Options, records: Sequence[Record]) -> list[Family]:
         settings = Settings(**(base | own | options.fixed()))
         about = f"{options.network} on lagged inputs and outputs"
         return [Family(options.network, options.network, about, settings)]
-    rows = sum(map(len, records)) // records[0].u.shape[1]
+    rows = sum(len(r) - r.lead for r in records) // records[0].u.shape[1]
     found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found

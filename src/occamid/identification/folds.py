@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from occamid.data.record import Record
 
-HISTORY = 250  # rows before a block from which its free run may start
+HISTORY = 250  # rows before a block or a piece that a run through it may start from
 FEWEST_HELD_BACK, FEWEST_LEFT = 10, 30  # rows
 GAP = 10  # rows on either side of a block that nobody sees, fewer where blocks are short
 
@@ -25,30 +25,43 @@ class Part(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """What may be learned from, and what it is judged on."""
+    """What may be learned from, and what it is judged on.
+
+    ``fewer`` is what is left without another part of about the same size: how much worse models
+    of it are tells what more data would bring.
+    """
 
     records: tuple[Record, ...]
     parts: tuple[Part, ...]
+    fewer: tuple[Record, ...]
 
 
 def folds(records: Sequence[Record], count: int) -> list[Fold]:
     """Up to ``count`` ways to hold something back; none where the records are too short."""
-    whole = _whole_records(records, count)
-    found = whole or _blocks(records, count)
-    return [fold for fold in found if sum(map(len, fold.records)) >= FEWEST_LEFT]
+    found = _whole_records(records, count) or _blocks(records, count)
+    return [f for f in found if rows_of(f.records) >= FEWEST_LEFT]
+
+
+def rows_of(records: Sequence[Record]) -> int:
+    """How many rows have outputs to learn from."""
+    return sum(len(r) - r.lead for r in records)
 
 
 def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
     """Every record held back once, if two thirds of the rows are always left."""
     turns = min(count, len(records))
-    total = sum(map(len, records))
     found = []
     for turn in range(turns if turns > 1 else 0):
-        held = [r for k, r in enumerate(records) if k % turns == turn]
-        left = tuple(r for k, r in enumerate(records) if k % turns != turn)
-        if 3 * sum(map(len, left)) < 2 * total:
+        held: list[Record] = []
+        left: list[Record] = []
+        for k, record in enumerate(records):
+            (held if k % turns == turn else left).append(record)
+        if 3 * rows_of(left) < 2 * rows_of(records):
             return []
-        found.append(Fold(left, tuple(Part(r, 0) for r in held)))
+        other = (turn + turns // 2) % turns
+        fewer = tuple(r for k, r in enumerate(records) if k % turns not in (turn, other))
+        parts = tuple(Part(r[r.lead :] if r.lead else r, 0) for r in held)
+        found.append(Fold(tuple(left), parts, fewer))
     return found
 
 
@@ -57,25 +70,47 @@ def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
 
     Of a record that is too short to be cut nothing is held back: it is always learned from.
     """
-    count = min(count, max(map(len, records)) // FEWEST_HELD_BACK)
+    count = min(count, max(len(r) - r.lead for r in records) // FEWEST_HELD_BACK)
     found = []
     for turn in range(count if count > 1 else 0):
         left: list[Record] = []
+        fewer: list[Record] = []
         parts = []
         for record in records:
-            if len(record) < count * FEWEST_HELD_BACK:
+            rows = len(record) - record.lead
+            if rows < count * FEWEST_HELD_BACK:
                 left.append(record)
+                fewer.append(record)
                 continue
-            block = slice(len(record) * turn // count, len(record) * (turn + 1) // count)
-            gap = min(GAP, (block.stop - block.start) // 10)
-            left += without(record, block, gap)
+            edges = [record.lead + rows * k // count for k in range(count + 1)]
+            block, other = (
+                slice(edges[k], edges[k + 1]) for k in (turn, (turn + count // 2) % count)
+            )
+            left += without(record, [block])
+            fewer += without(record, [block, other])
             known = min(block.start, HISTORY)
-            parts.append(Part(record[block.start - known : block.stop], known))
-        found.append(Fold(tuple(left), tuple(parts)))
+            part = record[block.start - known : block.stop]
+            parts.append(Part(replace(part, lead=0), known))
+        found.append(Fold(tuple(left), tuple(parts), tuple(fewer)))
     return found
 
 
-def without(record: Record, block: slice, gap: int = 0) -> list[Record]:
-    """The pieces of a record before and after a block of rows."""
-    ends = ((0, block.start - gap), (block.stop + gap, len(record)))
-    return [replace(record[a:b], name=f"{record.name} from row {a}") for a, b in ends if b - a > 1]
+def without(record: Record, blocks: Sequence[slice]) -> list[Record]:
+    """The pieces of a record between blocks of rows, with a gap on either side of each."""
+    pieces, first = [], record.lead
+    for block in sorted(blocks, key=lambda b: b.start):
+        gap = min(GAP, (block.stop - block.start) // 10)
+        pieces.append((first, block.start - gap))
+        first = block.stop + gap
+    pieces.append((first, len(record)))
+    return [piece(record, a, b) for a, b in pieces if b - a > 1]
+
+
+def piece(record: Record, first: int, stop: int) -> Record:
+    """Rows of a record, led by inputs from before them; the outputs there are blanked."""
+    lead = min(first, HISTORY)
+    rows = slice(first - lead, stop)
+    y = record.y[rows].copy()
+    y[:lead] = y[lead]
+    name = f"{record.name} from row {first}"
+    return replace(record, u=record.u[rows], y=y, name=name, lead=lead)

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from occamid.bands.ensemble import Ensemble, widen_to_residuals
+from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.families import Family, families
+from occamid.identification.folds import piece, rows_of
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import Hearing, Trial, calibrated, expected, judge
+from occamid.identification.referee import CURVE, Trial, calibrated, expected, judge, learning_gain
+from occamid.networks.flat import size
 from occamid.training.batch import Batch
 
 PIECES = 5  # of which very long records are trained on
@@ -41,6 +44,7 @@ class Fit:
         expected_rmse: free-run error to expect on new data, per output, from held-back data;
             not a number where nothing could be held back.
         expected_interval: its 95 % interval, (low, high) per output.
+        rows_given: rows of all estimation records, of which ``records`` may be a part.
     """
 
     model: Ensemble
@@ -52,6 +56,17 @@ class Fit:
     options: Options
     expected_rmse: tuple[float, ...]
     expected_interval: tuple[tuple[float, float], ...]
+    rows_given: int = 0
+
+    @property
+    def coverage_of_data(self) -> str:
+        """How much of the data was trained on, and which pieces."""
+        rows = sum(map(len, self.records))
+        said = f"trained on {rows} of {max(self.rows_given, rows)} rows"
+        if rows >= self.rows_given:
+            return said
+        pieces = ", ".join(f"{r.name} ({len(r)} rows)" for r in self.records)
+        return f"{said}: {pieces}; a higher effort trains on more"
 
 
 def identify(
@@ -73,38 +88,39 @@ def identify(
             :class:`Options`.
     """
     options = Options(**((options.given() if options else {}) | changes))
-    data = thin(as_records(records), options.budget.rows)
+    whole = as_records(records)
+    data = thin(whole, options.budget.rows)
     tried = families(options, data)
-    clock = Clock(progress, len(tried) * options.budget.folds)
+    clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     judgement = judge(data, options, clock.sub, checkpoints)
     family = next(f for f in tried if f.name == judgement.chosen)
     shop = Workshop(data, options.budget, checkpoints)
     model = shop.model(family, clock.sub(f"training {family.name}"))
     clock.tell(f"bands of {family.name}")
     hearing = judgement.hearings.get(family.name)
-    model = calibrated(model, hearing) if hearing else widen_to_residuals(model, data)
-    error, low, high = _expected(model, hearing)
+    if hearing:
+        gain = learning_gain(family, hearing, options, rows_of(data), clock.sub)
+        model = calibrated(model, hearing, gain)
+        error, low, high = expected(hearing, gain)
+    else:
+        model = widen_to_residuals(model, data)
+        error = low = high = np.full(model.inflation.shape[1], np.nan)
     clock.finish()
+    batch = None if family.settings is None else shop.batch(family.settings)
+    model = nearest_member(model, data) if options.single else model
+    candidates = size(batch.network if batch else model.network)
     return Fit(
-        model=nearest_member(model, data) if options.single else model,
+        model=replace(model, tail=tail_of(whole, model.start), candidates=candidates),
         family=family,
         trials=judgement.trials,
         grounds=judgement.grounds,
-        batch=None if family.settings is None else shop.batch(family.settings),
+        batch=batch,
         records=data,
         options=options,
         expected_rmse=tuple(error.tolist()),
         expected_interval=tuple(zip(low.tolist(), high.tolist(), strict=True)),
+        rows_given=sum(map(len, whole)),
     )
-
-
-def _expected(model: Ensemble, hearing: Hearing | None) -> tuple[Any, Any, Any]:
-    """What :func:`expected` says, or nothing where nothing was held back."""
-    if hearing is None:
-        unknown = np.full(model.inflation.shape[1], np.nan)
-        return unknown, unknown, unknown
-    left = 1 - 1 / max(2, len(hearing.models))
-    return expected(hearing, float(model.weights @ [p.effective for p in model.posteriors]), left)
 
 
 def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
@@ -117,8 +133,5 @@ def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
         count = max(1, round(PIECES * len(record) / total))
         length = min(len(record), most // max(PIECES, len(records)))
         starts = np.linspace(0, len(record) - length, count).round().astype(int)
-        pieces += [
-            replace(record[int(s) : int(s) + length], name=f"{record.name} from row {s}")
-            for s in starts
-        ]
+        pieces += [piece(record, int(s), int(s) + length) for s in starts]
     return tuple(pieces)

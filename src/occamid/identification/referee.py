@@ -2,7 +2,7 @@
 
 For each fold every family is trained on what is left and simulates what was held back.  Errors are
 compared piece by piece, so that a difference between two families comes with a standard error, and
-a simpler kind is preferred where it is no worse than one of those.
+a simpler kind is preferred where it is no worse than one of those, nor by more than a few per cent.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, free_run_errors
 from occamid.identification.families import Family, families
-from occamid.identification.folds import Fold, Part, folds
+from occamid.identification.folds import Fold, Part, folds, rows_of
 from occamid.identification.options import Options
 
 Array = np.ndarray
 PIECES = 6  # in which the errors of a held-back part are averaged
 SHORTEST_PIECE = 20  # rows
+PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
 HOPELESS = 2.0  # times the best error, after PATIENCE folds: such a family is tried no further
 PATIENCE = 2
+CURVE = 3  # folds that are trained again on fewer rows
+STEEPEST = 2.0  # exponent of the learning curve
 WORST_ERROR = 100.0  # standard deviations: an error beyond counts as this, so that means exist
 
 
@@ -49,7 +52,7 @@ class Trial(NamedTuple):
 class Hearing:
     """What a family said in the folds: its models, its errors piece by piece."""
 
-    models: list[tuple[Ensemble, tuple[Part, ...]]] = field(default_factory=list)
+    models: list[tuple[Ensemble, Fold]] = field(default_factory=list)
     squares: list[Float[Array, "pieces ny"]] = field(default_factory=list)
     rows: list[Float[Array, " pieces"]] = field(default_factory=list)
     seconds: float = 0.0
@@ -163,7 +166,7 @@ def _write_down(
         if not any(common):
             hearing.failed = f"{where}: no held-back rows that every family can be judged on"
             continue
-        hearing.models.append((model, fold.parts))
+        hearing.models.append((model, fold))
         for miss, count in zip(misses, common, strict=True):
             if not count:
                 continue
@@ -260,19 +263,19 @@ def difference(
 def choose(
     tried: Sequence[Family], trials: Sequence[Trial], pieces: dict[str, Array]
 ) -> tuple[str, str]:
-    """The best family of the simplest kind that is no worse than one standard error."""
+    """The best family of the simplest kind within one standard error and :data:`PRICE`."""
     scores = {t.family: t.score for t in trials if t.family in pieces}
     best = min(scores, key=lambda name: scores[name])
     kinds = {f.name: f.kind for f in tried}
     for kind in dict.fromkeys(kinds[f.name] for f in tried if f.name in scores):
         own = min((n for n in scores if kinds[n] == kind), key=lambda n: scores[n])
         mean, error = difference(pieces[own], pieces[best])
-        if own == best or mean <= error:
+        if own == best or (mean <= error and scores[own] <= PRICE * scores[best]):
             break
     if own == best:
         return own, f"{own} has the smallest free-run error on held-back data"
     return own, (
-        f"{own} is of a simpler kind than {best} and within one standard error of it on "
+        f"{own} is of a simpler kind than {best} and, within one standard error, as good on "
         "held-back data"
     )
 
@@ -312,29 +315,64 @@ def _by_criterion(
     return Judgement(tuple(trials), chosen, grounds, {})
 
 
-def expected(hearing: Hearing, effective: float, left: float) -> tuple[Array, Array, Array]:
+def expected(hearing: Hearing, gain: float) -> tuple[Array, Array, Array]:
     """Free-run error to expect from the model of all data, per output, with a 95 % interval.
 
-    Models of the folds saw a share ``left`` of the samples n.  If γ parameters cost
-    ``σ² γ / n`` of squared error, that of all data is ``(1 + γ/n) / (1 + γ/(left n))`` of theirs.
-    The interval is the standard error of the pieces' mean, as in :func:`difference`.
+    The error on held-back data times what more data brings (:func:`learning_gain`).  The
+    interval is the standard error of the pieces' mean, as in :func:`difference`.
     """
     squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
-    share = effective / rows.sum()
-    gain = (1 + share) / (1 + share / left)
-    mean = gain * (rows @ squares / rows.sum())
-    error = np.array(
-        [gain * difference(np.stack([s, rows]), np.stack([0 * s, rows]))[1] for s in squares.T]
+    mean = gain**2 * (rows @ squares / rows.sum())
+    error = gain**2 * np.array(
+        [difference(np.stack([s, rows]), np.stack([0 * s, rows]))[1] for s in squares.T]
     )
     low, high = np.maximum(mean - 2 * error, 0.05 * mean), mean + 2 * error
     return np.sqrt(mean), np.sqrt(low), np.sqrt(high)
 
 
-def calibrated(model: Ensemble, hearing: Hearing) -> Ensemble:
-    """The model with bands as wide as errors on held-back data ask for, by horizon."""
+def learning_gain(
+    family: Family,
+    hearing: Hearing,
+    options: Options,
+    rows: int,
+    progress: Callable[[str], Callable[[Any], None] | None],
+) -> float:
+    """By what factor the error falls from a fold's rows to all ``rows``.
+
+    The error is taken as ``n^-β``.  β comes from models trained on yet fewer rows, judged on the
+    same parts, in up to :data:`CURVE` folds; it is held between 0 and :data:`STEEPEST`.
+    """
+    squares = np.zeros(2)
+    shares = []
+    step = max(1, -(-len(hearing.models) // CURVE))
+    for number, (model, fold) in enumerate(hearing.models[::step]):
+        try:
+            own = next(f for f in families(options, fold.fewer) if f.name == family.name)
+            shop = Workshop(fold.fewer, options.budget.for_folds())
+            small = shop.model(own, progress(f"learning curve {number + 1}: {family.name}"))
+            pairs = [(_miss(small, part), _miss(model, part)) for part in fold.parts]
+        except (DataError, StopIteration):  # too few rows: the curve has one point less
+            continue
+        for few, many in pairs:
+            common = min(len(few), len(many))
+            both = np.stack([few[-common:], many[-common:]]) / model.first.scaling.y_std
+            squares += np.sum(both**2, axis=(1, 2))
+        shares.append((rows_of(fold.fewer), rows_of(fold.records)))
+    if not shares or not squares.all():
+        return 1.0
+    few_rows, many_rows = np.mean(shares, axis=0)
+    beta = 0.5 * np.log(squares[0] / squares[1]) / np.log(many_rows / few_rows)
+    return float((many_rows / rows) ** np.clip(beta, 0.0, STEEPEST))
+
+
+def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
+    """The model with bands as wide as errors on held-back data ask for, by horizon.
+
+    ``gain`` is what more data brings; it makes no band narrower than the posterior says.
+    """
     scores: list[list[Array]] = [[] for _ in HORIZONS]
-    for other, parts in hearing.models:
-        for part in parts:
+    for other, fold in hearing.models:
+        for part in fold.parts:
             known = first_known(other, part)
             if known == len(part.record):
                 continue
@@ -343,4 +381,5 @@ def calibrated(model: Ensemble, hearing: Hearing) -> Ensemble:
             for kept, run in zip(scores, runs, strict=True):
                 rest = run.after(known)
                 kept.append((part.record.y[known:] - rest.mean) / rest.spread)
-    return replace(model, inflation=np.stack([held_back_inflation(s) for s in scores]))
+    found = np.stack([held_back_inflation(s) for s in scores])
+    return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))

@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from occamid.data.windows import Terms, Windows
 from occamid.networks import Network, Params
 
 Register = Float[Array, "ly ny"]  # past outputs, oldest first
+Registers = Float[Array, "T ly ny"]  # before every row
 
 
 def read(register: Register, terms: Terms) -> Float[Array, " outputs"]:
@@ -57,7 +58,7 @@ def free_run(
     terms: Terms,
     params: Params,
     experiment: Windows,
-    forced: Float[Array, ""] | int,
+    forced: Int[Array, ""] | int,
 ) -> Float[Array, "T ny"]:
     """Outputs when the model is fed its own: measured ones only for the first ``forced`` rows.
 
@@ -89,7 +90,7 @@ def k_step(
     horizon: int,
     noise: Float[Array, "k T ny"] | None = None,
     first: tuple[Any, Register] | None = None,
-) -> tuple[Float[Array, "T ny"], tuple[Any, Register]]:
+) -> tuple[Float[Array, "T ny"], tuple[Any, Registers]]:
     """``ŷ(t | t-k)``: every prediction starts from measured outputs ``horizon`` rows before.
 
     All origins run together: one teacher-forced scan finds the state before each row, then a scan
@@ -116,8 +117,8 @@ def k_step(
     origins = jax.lax.scan(forced, first, (inputs, experiment.y))[1]
 
     def ahead(
-        carried: tuple[Any, Register], now: tuple[Array, Array]
-    ) -> tuple[tuple[Any, Register], Float[Array, "T ny"]]:
+        carried: tuple[Any, Registers], now: tuple[Array, Array]
+    ) -> tuple[tuple[Any, Registers], Float[Array, "T ny"]]:
         state, register = carried
         k, e = now
         rows = jnp.minimum(jnp.arange(T) + k, T - 1)

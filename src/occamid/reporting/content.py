@@ -8,15 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from occamid.assessment.check.delay import Delay, delays
+from occamid.assessment.check.dynamics import EFFECT
+from occamid.assessment.metrics import fit_percent
 from occamid.assessment.residuals import Outcome, ResidualAnalysis, analyse
 from occamid.assessment.run import Run
 from occamid.assessment.scores import SHARES
-from occamid.bands.ensemble import DivergedWarning, Ensemble
+from occamid.bands.ensemble import Ensemble
+from occamid.bands.mixture import weighted_median
+from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.files.plain import plain
 from occamid.reporting import structure
+from occamid.reporting.dynamics import dynamics
 from occamid.reporting.series import decimate, number, rounded, share_of_points
-from occamid.reporting.verdict import verdict
+from occamid.reporting.verdict import AHEAD, drifts, verdict
 from occamid.training.batch import Batch
 from occamid.training.settings import Settings
 from occamid.training.train import provenance
@@ -59,7 +65,8 @@ def content(
         seen: runs on the records it was identified on.
         unseen: runs on records it has not seen; without any, the page judges on ``seen`` and says
             so.
-        notes: ``title``, and anything else for the table of provenance.
+        notes: ``title``, ``findings`` about the data, and anything else for the table of
+            provenance.
     """
     shown = unseen or seen
     role = "test" if unseen else "estimation"
@@ -71,11 +78,14 @@ def content(
     calibration = _calibration(shown, model)
     rest = dict(notes or {})
     facts = _facts(model, batch, analyses[role], calibration)
+    _add_delays(facts, [run.record for run in seen])
     facts |= {"data": role, "n_init": shown[0].free.n_init}
     facts["diverged"] = max(run.free.diverged for run in shown)
+    _add_predictions(facts["outputs"], model, shown, analyses[role])
     return plain(
         {
             "title": str(rest.pop("title", seen[0].record.name)),
+            "findings": rest.pop("findings", []),
             "facts": facts,
             "verdict": verdict(facts),
             "records": [_record(run.record, "estimation") for run in seen]
@@ -85,6 +95,7 @@ def content(
             "runs_left_out": len(shown) - len(shown[:MOST_RUNS]),
             "residuals": {k: _residuals(a, seen[0].record) for k, a in analyses.items()},
             "calibration": calibration,
+            "dynamics": dynamics(model, [run.record for run in seen]),
             "settings": _settings(batch.settings) if batch else [],
             "provenance": _provenance(batch, rest),
         }
@@ -143,6 +154,40 @@ def _facts(
         "runs": batch.shape[0] * batch.shape[1] if batch else 0,
         "sampling_time": model.sampling_time,
     }
+
+
+def _add_delays(facts: dict[str, Any], records: Sequence[Record]) -> None:
+    """What the data say about the delay of each input, to the output where it is surest."""
+    surest: dict[str, Delay] = {}
+    for delay in delays(tuple(records)):
+        known = surest.get(delay.input)
+        if delay.effect > EFFECT and (known is None or delay.certainty > known.certainty):
+            surest[delay.input] = delay
+    for channel in facts["inputs"]:
+        found = surest.get(channel["name"])
+        channel["delay"] = found and {
+            "samples": list(found.interval),
+            "best": found.best,
+            "probability": found.certainty,
+            "seconds": [lag * facts["sampling_time"] for lag in found.interval],
+        }
+
+
+def _add_predictions(
+    outputs: list[dict[str, Any]],
+    model: Ensemble,
+    shown: Sequence[Shown],
+    analysis: ResidualAnalysis,
+) -> None:
+    """Fits of predictions from measured outputs, where a free run is poor and one step is not."""
+    fits = analysis.one_step.fit
+    if not any(drifts(out["fit"], float(fit)) for out, fit in zip(outputs, fits, strict=True)):
+        return
+    record = shown[0].record
+    runs = model.members.predict(record, AHEAD)
+    found = fit_percent(record.y, weighted_median(runs, model.weights), model.start)
+    for out, fit, one_step in zip(outputs, found, fits, strict=True):
+        out["ahead"] = {"steps": AHEAD, "fit": number(fit), "one_step": number(one_step)}
 
 
 def _record(r: Record, role: str) -> dict[str, Any]:

@@ -35,6 +35,11 @@ def figures(content: dict[str, Any]) -> dict[str, Figure]:
         found["trade_off"] = trade_off(content["trade_off"])
         found["restarts"] = restarts(content["restarts"])
     found["reliability"] = reliability(content["calibration"])
+    for k, pair in enumerate(content.get("dynamics", {}).get("pairs", ())):
+        found[f"step{k}"] = banded(pair["time"], pair["step"], "time [s]")
+        found[f"magnitude{k}"] = banded(pair["frequencies"], pair["magnitude"], "frequency [Hz]")
+        found[f"magnitude{k}"]["layout"]["xaxis"] |= _logarithmic(pair["frequencies"])
+        found[f"static{k}"] = banded(pair["values"], pair["static"], pair["input"])
     return found
 
 
@@ -229,6 +234,22 @@ def reliability(found: dict[str, Any]) -> Figure:
     unit = {"range": [-0.02, 1.02], "dtick": 0.25}
     layout["xaxis"] |= unit | {"title": {"text": "level of the quantile", "standoff": 6}}
     layout["yaxis"] |= unit | {"title": {"text": "measurements below it", "standoff": 8}}
+    layout["hovermode"] = "closest"
+    return {"data": data, "layout": layout}
+
+
+def banded(x: list[float], curve: dict[str, Any], title: str) -> Figure:
+    """A curve with its 95 % band."""
+    edge = {"width": 0, "color": "@band"}
+    common = {"x": x, "mode": "lines", "showlegend": False}
+    data = [
+        common | {"y": curve["low"], "line": edge, "hoverinfo": "skip"},
+        common | {"y": curve["high"], "line": edge, "fill": "tonexty", "fillcolor": "@band"}
+        | {"hoverinfo": "skip"},
+        common | {"y": curve["mean"], "line": {"color": "@accent", "width": 1.6}},
+    ]  # fmt: skip
+    layout = _layout(height=260)
+    layout["xaxis"]["title"] = {"text": _text(title), "standoff": 6}
     layout["hovermode"] = "closest"
     return {"data": data, "layout": layout}
 

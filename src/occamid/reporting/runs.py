@@ -12,13 +12,14 @@ from safetensors.numpy import save
 
 from occamid.assessment.run import Run
 from occamid.bands.modelfile import NAME as MODEL
+from occamid.data.findings import Finding
 from occamid.data.record import Record
 from occamid.errors import FileError
 from occamid.files import manifest
 from occamid.files.plain import plain
 from occamid.identification.identify import Fit
 from occamid.identification.job import Job
-from occamid.reporting import figures
+from occamid.reporting import figures, structure
 from occamid.reporting.content import show
 from occamid.reporting.page import render
 from occamid.reporting.report import fit_content
@@ -26,7 +27,7 @@ from occamid.training.batch import Batch
 from occamid.training.train import provenance
 
 SETTINGS, SUMMARY, WEIGHTS = "settings.toml", "result.json", "weights.safetensors"
-CONTENT, PAGE = "report.json", "report.html"
+CONTENT, PAGE = manifest.CONTENT, "report.html"
 MOST_ROWS = 10_000  # of a test record that are judged and drawn
 
 
@@ -42,24 +43,32 @@ def judge(record: Record, run: Run) -> dict[str, Any]:
     }
 
 
-def write(fit: Fit, job: Job, test: Sequence[Record], folder: Path) -> dict[str, Any]:
+def write(
+    fit: Fit,
+    job: Job,
+    test: Sequence[Record],
+    folder: Path,
+    findings: Sequence[Finding] = (),
+) -> dict[str, Any]:
     """Everything of a run into a folder; returns its summary and the report's verdict."""
     seen = show(fit.model, fit.records)
     unseen = show(fit.model, [record[:MOST_ROWS] for record in test])
     title = job.example or Path(job.files[0]).stem
-    page = fit_content(fit, seen, unseen, title)
+    page = fit_content(fit, seen, unseen, title, findings)
     summary = plain(
         (_batch_summary(fit.batch) if fit.batch else {})
         | {
             "provenance": provenance() | {"seed": fit.options.seed},
             "family": fit.family.name,
             "grounds": fit.grounds,
+            "data_used": fit.coverage_of_data,
+            "findings": [finding.as_dict() for finding in findings],
             "expected_rmse": list(fit.expected_rmse),
             "expected_interval": [list(ends) for ends in fit.expected_interval],
             "trials": [trial._asdict() for trial in fit.trials],
             "test": [judge(shown.record, shown.free) for shown in unseen],
             "members": len(fit.model.weights),
-            "parameters": fit.model.parameters,
+            **structure.size(fit.model),
             "kept_names": list(fit.model.regressors),
         }
     )
@@ -105,7 +114,6 @@ def _batch_summary(batch: Batch) -> dict[str, Any]:
             "index": batch.best_index._asdict(),
             "regressors": list(best.regressors),
             "neurons": list(best.neurons),
-            "parameters": best.compact().parameters,
         },
         "rows": [row._asdict() for row in batch.rows()],
     }

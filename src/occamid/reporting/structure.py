@@ -26,9 +26,20 @@ def structure(model: Ensemble, batch: Batch | None) -> dict[str, Any]:
         "importance": importance(model, batch.terms if batch else model.terms),
         "members": members(model),
         "weights": weights(model),
-        "sparsity": {"share": best.sparsity, "matrices": sparsity(best)},
+        "size": size(model),
+        "sparsity": {"matrices": sparsity(best)},
         "trade_off": trade_off(batch) if batch else None,
         "restarts": restarts(batch) if batch else [],
+    }
+
+
+def size(model: Ensemble) -> dict[str, Any]:
+    """The numbers of parameters, the same wherever a run is described."""
+    return {
+        "parameters": model.parameters,
+        "parameters_in_all": model.parameters_in_all,
+        "candidates": model.candidates,
+        "sparsity": model.sparsity,
     }
 
 

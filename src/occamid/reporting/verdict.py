@@ -6,18 +6,26 @@ from typing import Any
 
 COVERS_TOO_LITTLE = 0.90  # of a 95 % band; errors of a free run are correlated, so coverage varies
 COVERS_TOO_MUCH = 0.99
+POOR, GOOD, MUCH_BETTER = 60.0, 60.0, 25.0  # fits in per cent of a free run and of predictions
+AHEAD = 10  # steps of those predictions
 INPUTS_NAMED = 4  # in the headline; more would bury the rest of it
 
 
 def verdict(facts: dict[str, Any]) -> dict[str, Any]:
     """The headline, the sentence about the data, and the warnings, from plain numbers."""
     outputs = facts["outputs"]
-    warnings = [*_of_data(facts), *_of_runs(outputs), *_of_residuals(outputs), *_of_samples(facts)]
+    warnings = [
+        *_of_data(facts),
+        *_of_runs(outputs),
+        *_of_drift(outputs),
+        *_of_residuals(outputs),
+        *_of_samples(facts),
+    ]
     return {"headline": headline(facts), "basis": basis(facts), "warnings": warnings}
 
 
 def headline(facts: dict[str, Any]) -> str:
-    """``Keeps 6 of 41 regressors; the input u acts after 3 samples (0.24 s); …``."""
+    """``Keeps 6 of 41 regressors; the input u acts after 3 samples (0.24 s, 97 % sure); …``."""
     parts = [f"keeps {facts['kept']} of {_count(facts['candidates'], 'regressor')}"]
     parts += [_acts(channel) for channel in facts["inputs"][:INPUTS_NAMED]]
     hidden = len(facts["inputs"]) - INPUTS_NAMED
@@ -46,12 +54,18 @@ def basis(facts: dict[str, Any]) -> str:
 
 
 def _acts(channel: dict[str, Any]) -> str:
-    name, lag = channel["name"], channel["lag"]
-    if lag is None:
+    """Whether an input is used; its delay only with the probability that the data give it."""
+    name, delay = channel["name"], channel.get("delay")
+    if channel["lag"] is None:
         return f"the input {name} is not used"
-    if lag == 0:
-        return f"the input {name} acts within the same sample"
-    return f"the input {name} acts after {_count(lag, 'sample')} ({channel['seconds']:.4g} s)"
+    if not delay:
+        return f"the input {name} is used"
+    (low, high), (start, end) = delay["samples"], delay["seconds"]
+    if low == high:
+        sure = percent(100 * delay["probability"])
+        return f"the input {name} acts after {_count(low, 'sample')} ({start:.4g} s, {sure} sure)"
+    between = f"{low} to {high} samples ({start:.4g} to {end:.4g} s, 90 % sure)"
+    return f"the input {name} acts after {between}"
 
 
 def _of_data(facts: dict[str, Any]) -> list[dict[str, str]]:
@@ -127,6 +141,34 @@ def _of_runs(outputs: list[dict[str, Any]]) -> list[dict[str, str]]:
     return found
 
 
+def drifts(free: float | None, ahead: float | None) -> bool:
+    """Whether predictions from measured outputs are good where the free run is not."""
+    if ahead is None or ahead < GOOD:
+        return False
+    return free is None or (free < POOR and ahead - free > MUCH_BETTER)
+
+
+def _of_drift(outputs: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """A slow disturbance or drift: what helps, where measured outputs make up for it."""
+    found = []
+    for out in outputs:
+        ahead = out.get("ahead")
+        if not ahead or not drifts(out["fit"], ahead["fit"]):
+            continue
+        found.append(
+            {
+                "title": f"{out['name']} drifts away from the free run",
+                "text": f"In free run the fit is {percent(out['fit'])}, but "
+                f"{percent(ahead['fit'])} {ahead['steps']} steps ahead of measured outputs and "
+                f"{percent(ahead['one_step'])} one step ahead: something slow that is not among "
+                "the inputs moves this output. Predict from measured outputs with a horizon "
+                "instead of simulating; log what moves it as an input; identify the changes from "
+                "sample to sample (differences of inputs and outputs); or estimate on more data.",
+            }
+        )
+    return found
+
+
 def _of_samples(facts: dict[str, Any]) -> list[dict[str, str]]:
     found = []
     if facts["diverged"]:
@@ -134,8 +176,8 @@ def _of_samples(facts: dict[str, Any]) -> list[dict[str, str]]:
             {
                 "title": "Part of the posterior diverged",
                 "text": f"{percent(100 * facts['diverged'])} of the posterior left the range of "
-                "the data in free run, which widens the band. Prefer a sparser model (a later cycle, "
-                "a larger λ).",
+                "the data in free run, which widens the band. Prefer a sparser model (a later "
+                "cycle, a larger λ).",
             }
         )
     if 2 * facts["failed"] > facts["runs"]:

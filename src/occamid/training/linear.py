@@ -65,7 +65,8 @@ def fit_arx(records: Sequence[Record]) -> list[Arx]:
 def _problem(records: tuple[Record, ...]) -> _Problem:
     scaling = fit_scaling(records, "standardize")
     channels = records[0].u.shape[1] + records[0].y.shape[1]
-    shortest, total = min(map(len, records)), sum(map(len, records))
+    rows = [len(r) - r.lead for r in records]
+    shortest, total = min(rows), sum(rows)
     most = min(ORDERS[-1], total // (ROWS_PER_TERM * channels) - 1, shortest // 3)
     if most < 1:
         raise DataError(

@@ -48,17 +48,18 @@ class Members:
         """Free runs after the known first outputs, as :meth:`Model.free_run`."""
         with jax.enable_x64(True):
             data, known, forced = self.like.prepare(u, y_init)
-            runs = free_runs(*self._program(), data, forced)
+            runs = free_runs(*self.program(), data, forced)
             return self._in_user_units(known, np.asarray(runs)[:, forced:])
 
     def predict(self, record: Record, horizon: int) -> Float[Array, "K N ny"]:
         """``horizon``-step predictions, as :meth:`Model.predict`."""
         with jax.enable_x64(True):
             data = self.like.origins(record, horizon)
-            runs = _predictions(*self._program(), data, horizon)
+            runs = _predictions(*self.program(), data, horizon)
             return self._in_user_units(record.y[: self.like.start], np.asarray(runs))
 
-    def _program(self) -> tuple[Network, Terms, Any]:
+    def program(self) -> tuple[Network, Terms, Any]:
+        """What their common program is compiled for, and the weights it takes."""
         params = jax.tree.map(jax.numpy.asarray, unflatten(self.like.network, self.weights))
         return self.like.network, self.like.terms, params
 

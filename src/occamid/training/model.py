@@ -19,6 +19,7 @@ from occamid.data.windows import Terms, Windows, windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Network, is_matrix, simulate
 from occamid.training.curvature import CURVATURES
+from occamid.training.stepping import Stepper
 
 Array = np.ndarray
 
@@ -59,15 +60,15 @@ class Model:
 
     @property
     def sparsity(self) -> float:
-        """Share of the matrices' weights that are pruned, biases not counted."""
+        """Share of the matrices' weights that are pruned, biases not counted: the paper's."""
         masks = self._masks()
         total = sum(mask.size for mask in masks.values())
         return 1.0 - sum(int(mask.sum()) for mask in masks.values()) / total if total else 1.0
 
     @property
     def parameters(self) -> int:
-        """Number of parameters that are not zero, biases included."""
-        return sum(int(np.count_nonzero(value)) for value in self.weights.values())
+        """Weights and biases that are not zero once the network is compact."""
+        return sum(int(np.count_nonzero(value)) for value in self.compact().weights.values())
 
     def _masks(self) -> dict[str, Array]:
         return {n: np.asarray(v) != 0 for n, v in self.weights.items() if is_matrix(n)}
@@ -198,6 +199,11 @@ class Model:
             weight = jnp.asarray(self.scaling.y_scale**2)
             found = _curvature(method, self.network, self._params(), data, weight)
             return {name: np.asarray(found[name]) for name in self.weights}
+
+    def step_function(self) -> Stepper:
+        """The recursion as a pure function of JAX, for loops of one's own."""
+        params = {n: np.asarray(v, dtype=np.float64)[None] for n, v in self.weights.items()}
+        return Stepper(self.network, self.terms, params, np.ones(1), self.scaling, self.start)
 
     def _params(self) -> dict[str, jax.Array]:
         return {name: jnp.asarray(np.float64(value)) for name, value in self.weights.items()}

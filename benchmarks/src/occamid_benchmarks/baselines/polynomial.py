@@ -114,7 +114,7 @@ def check_orders(**orders: int) -> None:
             raise SettingsError(f"{name} is {value}; it must be {least} or more.")
 
 
-def lagged(values: Float[Array, "N n"], first: int, lags: range) -> Float[Array, "T n*lags"]:
+def lagged(values: Float[Array, "N n"], first: int, lags: range) -> Float[Array, "T k"]:
     """Columns ``values(t - k)`` for ``t ≥ first``, channel by channel."""
     columns = [values[first - k : len(values) - k, j] for j in range(values.shape[1]) for k in lags]
     return np.stack(columns, axis=1) if columns else np.empty((len(values) - first, 0))
@@ -194,7 +194,7 @@ def _armax_signals(record: Record, na: int, nb: int, nk: int) -> Float[Array, "T
 
 def _armax_errors(
     signals: Float[Array, "T p"], target: Float[Array, " T"], theta: Array, nc: int
-) -> tuple[Float[Array, " T"], Float[Array, "T p+nc"]]:
+) -> tuple[Float[Array, " T"], Float[Array, "T q"]]:
     """One-step errors and their Jacobian: each column is a signal filtered by ``1/C``."""
     split = len(theta) - nc
     c = np.concatenate([[1.0], theta[split:]])

@@ -246,7 +246,7 @@ def fit_subspace(
     return settled(model, found)
 
 
-def _hankel(values: Float[Array, "T n"], rows: int) -> Float[Array, "rows*n columns"]:
+def _hankel(values: Float[Array, "T n"], rows: int) -> Float[Array, "{rows}*n columns"]:
     """Block Hankel matrix: block row ``i`` holds ``values[i], values[i+1], …``."""
     view = np.lib.stride_tricks.sliding_window_view(values, rows, axis=0)
     return view.transpose(2, 1, 0).reshape(rows * values.shape[1], -1)

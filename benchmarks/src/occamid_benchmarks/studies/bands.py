@@ -102,7 +102,7 @@ def held_back_scores(result: Batch, records: tuple[Record, ...]) -> np.ndarray:
         rest = [
             piece
             for record, block in zip(records, held, strict=True)
-            for piece in without(record, block)
+            for piece in without(record, [block])
         ]
         ensemble = ensemble_of(train(rest, result.settings), rest)
         for record, block in zip(records, held, strict=True):

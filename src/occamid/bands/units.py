@@ -1,0 +1,67 @@
+"""Runs in the user's units: scales undone, bands inflated, the known rows in front."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from jaxtyping import Float
+
+from occamid.assessment.run import Run
+from occamid.data.scaling import Scaling
+
+Array = np.ndarray
+
+
+class DivergedWarning(UserWarning):
+    """Some posterior samples left the range of the data in free run."""
+
+
+def in_user_units(
+    run: Run,
+    scale: Scaling,
+    widen: Float[Array, "T ny"],
+    known: Float[Array, "n ny"],
+    skip: int,
+    centre: Float[Array, "N ny"] | None,
+) -> Run:
+    """The user's units, the inflation, the known rows in front; a word about divergence.
+
+    The first ``skip`` rows of the run belong to known outputs.  Spread and inflation are about
+    the centre, which is not the mean of a few samples.
+    """
+    if run.diverged:
+        done = "which widens the band" if centre is None else "set aside"
+        warnings.warn(
+            f"{run.diverged:.1%} of the posterior diverged in free run, {done}; "
+            "use a sparser model (a later cycle or a larger lam), the full posterior instead "
+            "of the diagonal one, or an ensemble.",
+            DivergedWarning,
+            stacklevel=4,
+        )
+    certain, front = np.zeros_like(known), [known] * len(run.levels)
+    mean = scale.undo_y(run.mean[skip:])
+    whole = np.concatenate([known, mean]) if centre is None else centre
+    middle = whole[len(known) :]
+    assert run.std is not None
+    assert run.epistemic_std is not None
+    assert run.aleatoric_std is not None
+    assert run.quantiles is not None
+    with np.errstate(invalid="ignore", over="ignore"):  # where nothing is left in the range
+        aside = (mean - middle) / scale.y_scale
+        std, epistemic = (np.hypot(x[skip:], aside) for x in (run.std, run.epistemic_std))
+        quantiles = middle + widen * (scale.undo_y(run.quantiles[:, skip:]) - middle)
+
+    def spread(x: Float[Array, "T ny"]) -> Float[Array, "N ny"]:
+        return np.concatenate([certain, widen * x * scale.y_scale])
+
+    return Run(
+        mean=whole,
+        n_init=len(known),
+        std=spread(std),
+        epistemic_std=spread(epistemic),
+        aleatoric_std=spread(run.aleatoric_std[skip:]),
+        levels=run.levels,
+        quantiles=np.concatenate([front, quantiles], axis=1),
+        diverged=run.diverged,
+    )

@@ -1,0 +1,239 @@
+"""The work of ``occamid simulate``, ``predict`` and ``compare``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+from rich.text import Text
+
+from occamid.assessment.run import Run
+from occamid.bands.ensemble import Ensemble, load
+from occamid.bands.modelfile import read_about
+from occamid.cli.shared import console, listed, neutral, say
+from occamid.errors import DataError, SettingsError
+from occamid.files.atomic import replace_file
+from occamid.files.plain import plain
+from occamid.identification.job import Job
+from occamid.reading.choose import Wanted
+from occamid.reading.experiments import SAME_STEP, Options
+from occamid.reading.log import Log, read_log
+from occamid.reporting import figures, runs
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes cells that begin like this
+
+
+class Like(NamedTuple):
+    """A run, and how its files are read."""
+
+    run: Path
+    gaps: str = "error"
+    resample: bool = False
+    sampling_time: float | None = None
+
+
+class Start(NamedTuple):
+    """Where a free run starts from, and how its band is made."""
+
+    n_init: int | None = None
+    initial: str | Path | None = None
+    samples: int | None = None
+
+
+class Target(NamedTuple):
+    """Where a table goes."""
+
+    out: Path
+    force: bool = False
+    as_json: bool = False
+
+
+def read(like: Like, ensemble: Ensemble, file: Path, *, ahead: bool = False) -> Log:
+    """The longest record of a file, with the channels and steps of the model.
+
+    What the file is like (time column, experiments, variable) is what identify was told.
+    """
+    told, names, step = _job(like.run), ensemble.terms, like.sampling_time
+    usual = ensemble.sampling_time
+    wanted = Wanted(
+        names.input_names,
+        names.output_names,
+        told.time if step is None else None,
+        told.experiment,
+        timed=(told.sampling_time if step is None and not like.resample else step) is None,
+    )
+    options = Options(
+        told.sampling_time if step is None and not like.resample else step,
+        usual if like.resample else None,
+        like.gaps,  # type: ignore[arg-type]
+    )
+    log = read_log(file, wanted, options, told.variable, ahead=ahead)
+    found = log.record.sampling_time
+    if abs(found - usual) > SAME_STEP * usual and len(log.record) > 1:
+        raise DataError(
+            f"{file} is sampled every {found:g} s, but the model was identified "
+            f"at {usual:g} s; interpolate with --resample or, if it has no time column, give "
+            f"--sampling-time {usual:g}."
+        )
+    return log._replace(record=replace(log.record, sampling_time=usual))
+
+
+def _long_enough(log: Log, ensemble: Ensemble, file: Path) -> Log:
+    if len(log.record) < ensemble.start + 2:
+        raise DataError(
+            f"{file}: {len(log.record)} rows in one piece, but the model needs "
+            f"{ensemble.start + 2} or more; use a longer file."
+        )
+    return log
+
+
+def _job(run: Path) -> Job:
+    """What identify was told, as far as the model file knows."""
+    told = read_about(run).get("job")
+    try:
+        return Job(**told) if isinstance(told, dict) else Job()
+    except SettingsError:
+        return Job()
+
+
+def simulate(like: Like, file: Path, start: Start, to: Target) -> None:
+    """Free run on a file's inputs."""
+    ensemble = load(like.run)
+    log = read(like, ensemble, file, ahead=True)
+    record = log.record
+    if start.initial is not None:
+        initial: Any = start.initial
+        if isinstance(initial, Path):
+            initial = read(like, ensemble, initial).record
+        found = ensemble.simulate(record, initial=initial, samples=start.samples)
+    else:
+        found = ensemble.simulate(
+            record, _known(log, ensemble, start.n_init, file), samples=start.samples
+        )
+    facts: dict[str, Any] = {"rows with measured outputs": log.measured}
+    if log.complete:
+        judged = runs.judge(record, found)
+        named = {"rmse": "rmse", "fit": "fit %", "coverage95": "95 % band covers"}
+        facts = {name: judged[key] for key, name in named.items()}
+    _write(_table(log.times, record.output_names, found), to, found.n_init, facts)
+
+
+def _known(log: Log, ensemble: Ensemble, n_init: int | None, file: Path) -> int:
+    """How many measured outputs the run starts from."""
+    if log.complete:
+        _long_enough(log, ensemble, file)
+        return ensemble.start if n_init is None else n_init
+    known = log.measured if n_init is None else n_init
+    if ensemble.fewest_known <= known <= log.measured:
+        return known
+    raise DataError(
+        f"{file} has {log.measured} rows with measured outputs at its head, but the run needs "
+        f"{max(known, ensemble.fewest_known)} to start from: say with --initial what came before, "
+        "last (the end of the estimation data), steady (rest under the first inputs) or a file."
+    )
+
+
+def predict(like: Like, file: Path, horizon: int, to: Target) -> None:
+    """A file's outputs a number of steps ahead of its own measurements."""
+    ensemble = load(like.run)
+    log = _long_enough(read(like, ensemble, file), ensemble, file)
+    record = log.record
+    if horizon >= len(record):
+        raise SettingsError(
+            f"--horizon {horizon} reaches beyond the {len(record)} rows of {file}; give fewer "
+            "steps, or the inputs to come with --future."
+        )
+    found = ensemble.predict(record, horizon)
+    facts = {"rmse": tuple(map(float, found.rmse(record))), "horizon": horizon}
+    _write(_table(log.times, record.output_names, found), to, ensemble.start, facts)
+
+
+def forecast(like: Like, file: Path, future: Path, horizon: int | None, to: Target) -> None:
+    """The rows after the end of a log, given their inputs."""
+    ensemble = load(like.run)
+    past = read(like, ensemble, file, ahead=True)
+    ahead = read(like, ensemble, future, ahead=True)
+    if past.measured < ensemble.fewest_known:
+        raise DataError(
+            f"{file} has {past.measured} rows with measured outputs, but a forecast starts from "
+            f"{ensemble.fewest_known} or more."
+        )
+    rows = len(ahead.record) if horizon is None else horizon
+    if rows > len(ahead.record):
+        raise SettingsError(
+            f"--horizon {rows} reaches beyond the {len(ahead.record)} rows of {future}; give fewer "
+            "steps."
+        )
+    u = ahead.record.u[:rows]
+    found = ensemble.simulate(u, initial=past.record[: past.measured])
+    table = _table(ahead.times[:rows], ahead.record.output_names, found)
+    _write(table, to, 0, {"horizon": rows})
+
+
+def compare(
+    likes: Sequence[Like], file: Path, out: Path | None, *, force: bool, as_json: bool
+) -> None:
+    """Several runs on one file."""
+    rows, shown = [], []
+    for like in likes:
+        ensemble = load(like.run)
+        record = _long_enough(read(like, ensemble, file), ensemble, file).record
+        found = ensemble.simulate(record)
+        judged = runs.judge(record, found)
+        rows.append({"run": str(like.run), **judged, "parameters": ensemble.parameters})
+        shown.append((str(like.run), found.mean))
+    if out is not None:
+        figure = figures.compare_figure(record, shown, f"free run on {record.name}")
+        figures.save(figure, out, overwrite=force)
+    if as_json:
+        print(json.dumps(plain(rows)))
+        return
+    table = Table(title=Text(neutral(f"free run on {record.name}")), title_justify="left")
+    for heading in ("run", "fit %", "RMSE", "95 % band covers", "parameters"):
+        table.add_column(heading)
+    for row in sorted(rows, key=lambda r: -np.mean(r["fit"])):
+        cells = (
+            listed(row["fit"], ".1f"),
+            listed(row["rmse"], ".4g"),
+            listed(row["coverage95"], ".1%"),
+        )
+        table.add_row(Text(neutral(row["run"])), *cells, str(row["parameters"]))
+    console.print(table)
+
+
+def _table(times: Sequence[Any], names: Sequence[str], found: Run) -> pd.DataFrame:
+    """Time, mean, standard deviation and 95 % band of every output."""
+    low, high = found.interval(0.95)
+    written = [f"{t:.15g}" if isinstance(t, float) else str(t) for t in times]
+    columns: dict[str, Any] = {"time": written}
+    for k, name in enumerate(names):
+        name = _heading(name)
+        columns |= {
+            name: found.mean[:, k],
+            f"{name} std": found.spread[:, k],
+            f"{name} low": low[:, k],
+            f"{name} high": high[:, k],
+        }
+    return pd.DataFrame(columns)
+
+
+def _heading(name: str) -> str:
+    """A name that no spreadsheet takes for a formula."""
+    return f"'{name}" if name.startswith(FORMULA) else name
+
+
+def _write(table: pd.DataFrame, to: Target, known: int, facts: dict[str, Any]) -> None:
+    content = table.to_csv(index=False, float_format="%.9g").encode()
+    replace_file(to.out, content, overwrite=to.force)
+    if to.as_json:
+        print(json.dumps(plain({"out": str(to.out), "known": known, **facts})))
+        return
+    for name, value in facts.items():
+        say(f"{name}: {listed(value, '.4g') if isinstance(value, tuple) else value}")
+    say(f"written to {to.out}: {len(table)} rows")

@@ -1,0 +1,130 @@
+"""The work of ``occamid identify``: read, identify, judge, write, and tell."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+from rich.table import Table
+
+from occamid.assessment.check.records import check
+from occamid.cli.check import show
+from occamid.cli.shared import console, listed, neutral, say, stage_bar
+from occamid.data.findings import ordered
+from occamid.data.record import Record
+from occamid.errors import FileError, OccamidError
+from occamid.files import manifest
+from occamid.files.checkpoints import Checkpoints
+from occamid.files.folder import ElsewhereError, Place, claim, new_folder
+from occamid.identification import identify as identification
+from occamid.identification.job import Job, job_from
+from occamid.reporting import figures, runs
+
+RESUME = "Finished cycles are kept: the same command with --resume goes on from there."
+
+
+class Folder(NamedTuple):
+    """Where the run goes, and what may be there already."""
+
+    out: Path
+    force: bool = False
+    resume: bool = False
+
+
+def identify(
+    config: Path | None, data: dict[str, Any], fixed: dict[str, Any], to: Folder, *, quiet: bool
+) -> None:
+    """A job of a file and of options, done; ``quiet`` prints its summary as JSON only."""
+    job = job_from(config, data, fixed)
+    read = [*map(Path, (*job.files, *job.test)), *([config] if config else [])]
+    with claim(to.out, overwrite=to.force, inputs=read) as place:
+        summary = run_job(job, place, resume=to.resume, quiet=quiet)
+    if quiet:
+        print(json.dumps(summary))
+
+
+def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, Any]:
+    """Read, identify, judge and write; finished cycles are kept beside the folder until then."""
+    estimation, test, noticed, job = job.look()
+    found = ordered([*noticed, *check(estimation, test)])
+    if not quiet:
+        show(found)
+    out = place.folder
+    checkpoints = Checkpoints(out.absolute().parent / f".{out.name}.partial")
+    if not resume:
+        checkpoints.clear()
+    with _going_on(checkpoints):
+        fit = _identify(job, estimation, checkpoints, quiet)
+        with new_folder(place) as folder:
+            summary = runs.write(fit, job, test, folder, found)
+    checkpoints.clear()
+    if not quiet:
+        _show(fit, summary, out)
+    return summary
+
+
+def _identify(
+    job: Job, estimation: tuple[Record, ...], checkpoints: Checkpoints, quiet: bool
+) -> identification.Fit:
+    """The identification itself, with a bar."""
+    try:
+        with stage_bar(quiet) as progress:
+            return identification.identify(
+                estimation, job.options, progress=progress, checkpoints=checkpoints
+            )
+    except FileError:  # a full disk
+        raise
+    except OccamidError:  # it would come again: nothing to go on with
+        checkpoints.clear()
+        raise
+
+
+@contextmanager
+def _going_on(checkpoints: Checkpoints) -> Iterator[None]:
+    """Where finished cycles stay after Ctrl-C or an error, say what they are good for."""
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort):
+        if checkpoints.kept():
+            print(RESUME, file=sys.stderr)
+        raise
+    except ElsewhereError:
+        checkpoints.clear()
+        raise
+    except OccamidError as error:
+        if not checkpoints.kept():
+            raise
+        raise type(error)(f"{error} {RESUME}") from error
+
+
+def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
+    """What was tried, what was chosen, and the verdict."""
+    if fit.trials:
+        table = Table(title="free run on held-back estimation data", title_justify="left")
+        for heading in ("family", "error", "what it is"):
+            table.add_column(heading, no_wrap=heading == "family")
+        for trial in fit.trials:
+            mark = " *" if trial.family == fit.family.name else ""
+            table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), neutral(trial.about))
+        console.print(table)
+    say(fit.coverage_of_data)
+    say(f"chosen: {fit.grounds}")
+    say(summary["verdict"]["headline"])
+    for warning in summary["verdict"]["warnings"]:
+        say(f"note: {warning['title']}. {warning['text']}")
+    for judged in summary["test"]:
+        say(
+            f"{judged['name']}, free run after {judged['n_init']} samples: RMSE "
+            f"{listed(judged['rmse'], '.4g')}, fit {listed(judged['fit'], '.1f', ' %')}, "
+            f"95 % band covers {listed(judged['coverage95'], '.1%')}"
+        )
+    written = sorted([manifest.LIST, *(manifest.read(out) or {})])
+    say(f"written to {out}: {', '.join(written)}")
+    if not figures.available():
+        say(f"no free_run.png and sparsity.png: {figures.MISSING}")
+    say(f"open {out / runs.PAGE} in a browser")

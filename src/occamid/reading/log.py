@@ -1,0 +1,149 @@
+"""Logs that a model is used on: inputs, outputs as far as they are measured, the file's own times.
+
+The file is read as any other.  Two channels go along: which row of the file each row of the record
+is, and whether its outputs are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+
+from occamid.data.record import Record
+from occamid.errors import OccamidError
+from occamid.reading.choose import Chosen, Wanted, choose
+from occamid.reading.clock import seconds
+from occamid.reading.columns import Table, numbers
+from occamid.reading.experiments import FEWEST, experiments, pieces
+from occamid.reading.files import _check_options
+from occamid.reading.remarks import Remarks, one_line
+from occamid.reading.steps import Options, Rows
+from occamid.reading.tables import read_tables
+
+Array = np.ndarray
+ROW, MEASURED = "row of the file\0", "measured\0"  # no file has columns of these names
+
+
+class Log(NamedTuple):
+    """The longest record of a file.
+
+    Attributes:
+        record: its outputs are zero where they are not measured.
+        measured: how many rows at its head have measured outputs.
+        times: one for each row as the file writes it, or seconds from the first row.
+    """
+
+    record: Record
+    measured: int
+    times: list[Any]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every output is measured."""
+        return self.measured == len(self.record)
+
+
+def read_log(
+    path: Path, wanted: Wanted, options: Options, variable: str | None = None, *, ahead: bool
+) -> Log:
+    """A file with the columns of a model; with ``ahead`` outputs may end before the inputs do."""
+    try:
+        _check_options(wanted, options, variable)
+        with np.errstate(all="ignore"):
+            found = list(_logs(path, wanted, options, variable, ahead))
+    except OccamidError as error:
+        lines = [one_line(line) for line in str(error).split("\n  - ")]
+        raise type(error)("\n  - ".join(lines)) from None
+    return max(found, key=lambda log: len(log.record))
+
+
+def _logs(
+    path: Path, wanted: Wanted, options: Options, variable: str | None, ahead: bool
+) -> Iterator[Log]:
+    for table in read_tables(path, variable):
+        measured = np.ones(_length(table), dtype=bool)
+        if ahead:
+            table, measured = _filled(table, tuple(map(str, wanted.outputs)))
+        table, chosen = choose(table, wanted)
+        rows = pd.Series(np.arange(len(measured)))
+        extra = {ROW: rows, MEASURED: pd.Series(measured.astype(np.float64))}
+        table = replace(table, columns={**table.columns, **extra})
+        both = chosen._replace(outputs=(*chosen.outputs, *extra))
+        remarks = Remarks()
+        for part in _experiments(table, both, remarks):
+            with remarks.collect():
+                found = pieces(table, both, part, options, remarks)
+            remarks.tell()
+            yield from (_log(table, chosen, record, options) for record in found)
+
+
+def _experiments(table: Table, chosen: Chosen, remarks: Remarks) -> Iterator[Rows]:
+    """As for an identification, but inputs of a few samples will do."""
+    if chosen.experiment or _length(table) >= FEWEST:
+        yield from experiments(table, chosen, remarks)
+        return
+    names = chosen.inputs + chosen.outputs
+    values = np.column_stack([numbers(table, name) for name in names])
+    t = seconds(table, chosen.time) if chosen.time else None
+    yield Rows(table.path.stem, values, t, np.arange(len(values)))
+
+
+def _length(table: Table) -> int:
+    return max((len(column) for column in table.columns.values()), default=0)
+
+
+def _filled(table: Table, outputs: tuple[str, ...]) -> tuple[Table, Bool[Array, " N"]]:
+    """Zeros where outputs are not there, or blank from some row to the end, and what is measured.
+
+    Blank cells between measured ones stay blank: they are refused or split as usual.
+    """
+    length = _length(table)
+    there = {name: numbers(table, name) for name in outputs if name in table.columns}
+    blank = np.zeros(length, dtype=bool)
+    for values in there.values():
+        blank[: len(values)] |= np.isnan(values)
+    every = [np.isnan(values) for values in there.values()]
+    filled = np.flatnonzero(~np.all(every, axis=0)) if every else np.array([], dtype=int)
+    end = int(filled[-1]) + 1 if len(filled) else 0
+    if len(there) < len(outputs):
+        end = 0
+    after = np.arange(length) >= end
+    columns = dict(table.columns)
+    for name in outputs:
+        values = there.get(name, np.zeros(length))
+        columns[name] = pd.Series(np.where(after[: len(values)], 0.0, values))
+    return replace(table, columns=columns), ~after
+
+
+def _log(table: Table, chosen: Chosen, record: Record, options: Options) -> Log:
+    """A record without the channels that went along."""
+    at, measured = record.y[:, -2], record.y[:, -1] > 1 - 1e-9
+    names = record.output_names[:-2]
+    units = record.output_units[:-2]
+    record = replace(record, y=record.y[:, :-2], output_names=names, output_units=units)
+    head = len(measured) if measured.all() else int(np.argmin(measured))
+    return Log(record, head, _times(table, chosen, record, at))
+
+
+def _times(table: Table, chosen: Chosen, record: Record, at: Float[Array, " N"]) -> list[Any]:
+    """The file's own times of rows; between them, where it was resampled, in the same notation."""
+    if chosen.time is None:
+        return (np.arange(len(record)) * record.sampling_time).tolist()
+    column = table.columns[chosen.time].reset_index(drop=True)
+    if pd.api.types.is_numeric_dtype(column):
+        return np.interp(at, np.arange(len(column)), column.to_numpy(np.float64)).tolist()
+    near = np.rint(at).astype(int)
+    if np.allclose(at, near, atol=1e-9):
+        return [_stamp(cell) for cell in column.iloc[near]]
+    t = seconds(table, chosen.time)
+    return (np.interp(at, np.arange(len(t)), t)).tolist()
+
+
+def _stamp(cell: Any) -> Any:
+    return cell.isoformat(sep=" ") if hasattr(cell, "hour") and hasattr(cell, "year") else cell
