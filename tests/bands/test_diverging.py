@@ -64,7 +64,7 @@ def test_the_range_is_in_standard_deviations_of_the_output(unit: float) -> None:
 
 
 @pytest.mark.parametrize("gain", [1.2, 2.0, 30.0])
-@pytest.mark.filterwarnings("ignore::occamid.bands.ensemble.DivergedWarning")
+@pytest.mark.filterwarnings("ignore::occamid.bands.units.DivergedWarning")
 def test_one_wild_member_never_narrows_the_band(gain: float) -> None:
     """``y[t] = gain y[t-1]`` beside members that agree; it was left out where it was worst."""
     record = linear_record(60)

@@ -143,7 +143,7 @@ def test_simulate_is_the_free_run_of_the_ensemble(
     X, y = data
     for n_init in (fitted.max_lag_, 7):
         run = fitted.simulate(X, y[:n_init])
-        expected = fitted.model_.simulate(X, y[:n_init])
+        expected = fitted.model_.free_run(X, y[:n_init])
         np.testing.assert_array_equal(run, expected[:, 0])
         np.testing.assert_array_equal(run[:n_init], y[:n_init])
 
@@ -153,7 +153,7 @@ def test_simulate_with_a_standard_deviation(fitted: SparseNARX, data: tuple[Arra
     run, std = fitted.simulate(X, y[:5], return_std=True)
     np.testing.assert_array_equal(run, fitted.simulate(X, y[:5]))
     record = Record(u=X, y=y, sampling_time=0.1)
-    expected = fitted.model_.simulate(record, 5).std
+    expected = fitted.model_.simulate(record, 5).spread
     np.testing.assert_allclose(std, expected[:, 0])
     assert np.all(std[:5] == 0)
     assert np.all(std[5:] > 0)
@@ -164,7 +164,7 @@ def test_predict_with_measured_outputs(
     fitted: SparseNARX, data: tuple[Array, Array], horizon: int
 ) -> None:
     X, y = data
-    expected = fitted.model_.predict(Record(u=X, y=y, sampling_time=0.1), horizon)
+    expected = fitted.model_.predict(Record(u=X, y=y, sampling_time=0.1), horizon).mean
     np.testing.assert_array_equal(fitted.predict(X, y, horizon=horizon), expected[:, 0])
 
 
@@ -173,7 +173,7 @@ def test_predict_without_outputs_starts_at_the_mean(
 ) -> None:
     X, y = data
     start = np.full(fitted.max_lag_, y.mean())
-    expected = fitted.model_.simulate(X, start)[:, 0]
+    expected = fitted.model_.free_run(X, start)[:, 0]
     np.testing.assert_array_equal(fitted.predict(X), expected)
     np.testing.assert_array_equal(fitted.predict(X[:1]), [y.mean()])
     assert fitted.predict(X[: fitted.max_lag_]).shape == (fitted.max_lag_,)
@@ -198,7 +198,7 @@ def test_score_averages_outputs_and_joins_experiments(
     for rows in (slice(0, 50), slice(50, None)):
         u, outputs = X.to_numpy()[rows], y.to_numpy()[rows]
         measured.append(outputs[n:])
-        modelled.append(model.model_.simulate(u, outputs[:n])[n:])
+        modelled.append(model.model_.free_run(u, outputs[:n])[n:])
     truth, run = np.concatenate(measured), np.concatenate(modelled)
     shares = np.sum((truth - run) ** 2, axis=0) / np.sum((truth - truth.mean(axis=0)) ** 2, axis=0)
     expected = pytest.approx(np.mean(1 - shares), rel=1e-12)

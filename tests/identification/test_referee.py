@@ -11,6 +11,7 @@ from occamid import DataError, Options, Record
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.ensemble import Ensemble, combine
 from occamid.identification import referee
+from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
 from occamid.identification.folds import Fold, Part
@@ -25,6 +26,7 @@ from occamid.identification.referee import (
     expected,
     first_known,
     judge,
+    learning_gain,
 )
 from occamid.training.settings import Settings
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
@@ -143,6 +145,47 @@ def test_nothing_to_learn_costs_nothing_and_the_interval_stays_positive() -> Non
     assert error**2 == pytest.approx([50.0])
     assert low**2 == pytest.approx([2.5])
     assert np.all(high > error)
+
+
+@pytest.fixture
+def curve(monkeypatch: pytest.MonkeyPatch) -> Hearing:
+    """Two parts of a fold whose models, of 80 and of 60 rows, miss by 1 and by 1.5."""
+    large, small = (
+        combine([linear_posterior(linear_model())]),
+        combine([linear_posterior(linear_model(0.5))]),
+    )
+    record = linear_record(80)
+    parts = (Part(linear_record(30), 0), Part(linear_record(12), 0))
+    monkeypatch.setattr(referee, "families", lambda *_: TRIED)
+    monkeypatch.setattr(Workshop, "model", lambda *_: small)
+
+    def miss(model: Ensemble, part: Part) -> Array:
+        """The short part is too short for the large model, but not for the small one."""
+        count = 0 if model is large and len(part.record) == 12 else len(part.record) - 5
+        return np.full((count, 1), 1.5 if model is small else 1.0)
+
+    monkeypatch.setattr(referee, "_miss", miss)
+    return Hearing(models=[(large, Fold((record,), parts, (record[:60],)))])
+
+
+def test_the_learning_curve_says_what_more_rows_bring(curve: Hearing) -> None:
+    """``n^-β`` through (60, 1.5) and (80, 1), at 100; a part that one cannot judge is no point."""
+    gain = learning_gain(TRIED[0], curve, Options(), 100, lambda _: None)
+    beta = np.log(1.5) / np.log(80 / 60)
+    assert gain == pytest.approx((80 / 100) ** beta)
+
+
+def test_a_curve_that_rises_or_cannot_be_drawn_says_nothing(
+    curve: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> list[Family]:
+        raise DataError("too few rows")
+
+    monkeypatch.setattr(referee, "families", refuse)
+    assert learning_gain(TRIED[0], curve, Options(), 100, lambda _: None) == 1.0
+    monkeypatch.setattr(referee, "families", lambda *_: TRIED)
+    monkeypatch.setattr(referee, "_miss", lambda m, p: np.full((9, 1), float(m.start)))
+    assert learning_gain(TRIED[0], curve, Options(), 100, lambda _: None) == 1.0
 
 
 # --- bands --------------------------------------------------------------------------------------

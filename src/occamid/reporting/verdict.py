@@ -176,8 +176,8 @@ def _of_samples(facts: dict[str, Any]) -> list[dict[str, str]]:
             {
                 "title": "Part of the posterior diverged",
                 "text": f"{percent(100 * facts['diverged'])} of the posterior left the range of "
-                "the data in free run and was set aside. Prefer a sparser model (a later cycle, "
-                "a larger λ).",
+                "the data in free run, which widens the band. Prefer a sparser model (a later "
+                "cycle, a larger λ).",
             }
         )
     if 2 * facts["failed"] > facts["runs"]:
