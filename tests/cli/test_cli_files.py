@@ -145,7 +145,7 @@ DATA: dict[str, Case] = {
     "missing": (
         None,
         (*INTO, "god.csv"),
-        "there is no file {here}/god.csv. Did you mean good.csv?",
+        "there is no file god.csv. Did you mean good.csv?",
     ),
     "a folder": (
         lambda: Path("logs").mkdir(),
@@ -215,8 +215,8 @@ DATA: dict[str, Case] = {
     "no columns named": (
         None,
         ("identify", "good.csv", "--out", "out"),
-        "{here}/good.csv: no column is called u, so the inputs must be named with --input; the "
-        "columns are time (1), pump (2), level (3).",
+        "{here}/good.csv: no column is called u or y, so inputs and outputs must be named with "
+        "--input and --output; the columns are time (1), pump (2), level (3).",
     ),
     "uneven sampling": (
         lambda: put("time", 0.64),
@@ -257,7 +257,7 @@ DATA: dict[str, Case] = {
     "test file missing": (
         None,
         (*INTO, "good.csv", "--test", "test.csv"),
-        "there is no file {here}/test.csv.",
+        "there is no file test.csv.",
     ),
     "test file with other columns": (
         lambda: log(GOOD.rename(columns={"pump": "pumps"})),
@@ -472,7 +472,7 @@ OPTIONS: dict[str, Case] = {
     "options that are no table": (
         lambda: text("options = [1]\n", "bad.toml"),
         FROM_TOML,
-        "bad.toml: plan must be a table; write [options] and its settings below.",
+        "bad.toml: options must be a table; write [options] and its settings below.",
     ),
     "an unknown activation": (
         lambda: text("[options]\nactivation = 'step'\n", "bad.toml"),
@@ -594,7 +594,7 @@ HOSTILE: dict[str, tuple[Make, str]] = {
         lambda: change(input_names=[3]),
         "the names of the channels repeat or are not text",
     ),
-    "no members": (lambda: change(members=[]), "weights is not (0,) positive numbers"),
+    "no members": (lambda: change(members=[]), "weights is not one number for each of 0 members"),
     "members missing": (lambda: change(members=3), "object of type 'int' has no len()"),
     "feedback": (lambda: change(feedback="x"), "feedback is 'x'"),
     "family": (lambda: change_network(family="GRU"), "GRU is missing"),
@@ -615,7 +615,7 @@ HOSTILE: dict[str, tuple[Make, str]] = {
     "method": (lambda: change_member(method="x"), "member 0 contradicts itself"),
     "negative shares": (
         lambda: change({"weights": -load_file(MODEL)["weights"]}),
-        "weights is not (2,) positive numbers",
+        "weights is not shares of a whole",
     ),
     "inflation": (
         lambda: change({"inflation": np.ones(9)}),
@@ -689,7 +689,7 @@ OTHER_STEPS = (
         (
             lambda: log(GOOD[:4]),
             (),
-            "bad.csv: the table has 4 rows of data; at least 10 are needed.",
+            "bad.csv: 4 rows in one piece, but the model needs 6 or more; use a longer file.",
         ),
         (
             lambda: log(GOOD.assign(level=GOOD["level"].where(GOOD.index % 4 > 0))),
@@ -747,7 +747,8 @@ OTHERS: dict[str, Case] = {
     "a horizon beyond the file": (
         None,
         ("predict", "run", "good.csv", "--horizon", "60"),
-        "--horizon 60 reaches beyond the 60 rows of good.csv; give fewer steps.",
+        "--horizon 60 reaches beyond the 60 rows of good.csv; give fewer steps, or the inputs to "
+        "come with --future.",
     ),
     "one path to compare": (
         None,
@@ -778,7 +779,8 @@ OTHERS: dict[str, Case] = {
     "report of a file": (
         None,
         ("report", "good.csv"),
-        "good.csv/report.json cannot be read (Not a directory); is good.csv a run folder?",
+        "good.csv/report.json cannot be read (No such file or directory); is good.csv a run "
+        "folder?",
     ),
     "report cut short": (lambda: cut("run/report.json", 300), ("report", "run"), DAMAGED),
     "report without content": (lambda: text("{}", "run/report.json"), ("report", "run"), DAMAGED),
