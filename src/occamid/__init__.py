@@ -16,11 +16,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from occamid.assessment.check.records import check
     from occamid.assessment.metrics import fit_percent, rmse
     from occamid.assessment.run import Run
     from occamid.bands.ensemble import Ensemble, combine, ensemble_of, load
     from occamid.bands.linear import linearise
     from occamid.bands.posterior import Posterior, fit_posterior
+    from occamid.data.findings import Finding
+    from occamid.data.prepare import prepare
     from occamid.data.record import Record
     from occamid.errors import DataError, FileError, OccamidError, SettingsError
     from occamid.identification.estimator import SparseNARX
@@ -34,11 +37,14 @@ if TYPE_CHECKING:
     from occamid.training.train import train
 
 _HOMES = {
+    "occamid.assessment.check.records": ("check",),
     "occamid.assessment.metrics": ("fit_percent", "rmse"),
     "occamid.assessment.run": ("Run",),
     "occamid.bands.ensemble": ("Ensemble", "combine", "ensemble_of", "load"),
     "occamid.bands.linear": ("linearise",),
     "occamid.bands.posterior": ("Posterior", "fit_posterior"),
+    "occamid.data.findings": ("Finding",),
+    "occamid.data.prepare": ("prepare",),
     "occamid.data.record": ("Record",),
     "occamid.errors": ("DataError", "FileError", "OccamidError", "SettingsError"),
     "occamid.identification.estimator": ("SparseNARX",),
@@ -58,6 +64,7 @@ __all__ = [
     "DataError",
     "Ensemble",
     "FileError",
+    "Finding",
     "Fit",
     "Index",
     "Model",
@@ -69,6 +76,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "SparseNARX",
+    "check",
     "combine",
     "ensemble_of",
     "fit_percent",
@@ -76,6 +84,7 @@ __all__ = [
     "identify",
     "linearise",
     "load",
+    "prepare",
     "read",
     "report",
     "rmse",

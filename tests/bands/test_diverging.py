@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from occamid import Ensemble, combine
-from occamid.bands.ensemble import DivergedWarning
 from occamid.bands.linearised import WIDEST, _mixed
 from occamid.bands.mixture import Mixture
+from occamid.bands.units import DivergedWarning
 from tests.support.banded import simulate
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 
@@ -64,7 +64,7 @@ def test_the_range_is_in_standard_deviations_of_the_output(unit: float) -> None:
 
 
 @pytest.mark.parametrize("gain", [1.2, 2.0, 30.0])
-@pytest.mark.filterwarnings("ignore::occamid.bands.ensemble.DivergedWarning")
+@pytest.mark.filterwarnings("ignore::occamid.bands.units.DivergedWarning")
 def test_one_wild_member_never_narrows_the_band(gain: float) -> None:
     """``y[t] = gain y[t-1]`` beside members that agree; it was left out where it was worst."""
     record = linear_record(60)

@@ -23,7 +23,7 @@ from tests.support.commands import Runner, call_main
 from tests.support.small import small_record
 
 TINY = """\
-[plan]
+[options]
 network = "mlp"
 hidden = [3]
 lam = [1e-3]
@@ -134,7 +134,7 @@ INTO = (*NAMED, "--out", "out", "--json")
 FROM_TOML = ("identify", "--config", "bad.toml", "--out", "out")
 JOB_KEYS = (
     "example, files, inputs, outputs, time, sampling_time, experiment, resample, gaps, variable, "
-    "test, split, plan."
+    "test, split, prepare, options."
 )
 PLAN_KEYS = (
     "effort, network, hidden, activation, input_lags, output_lags, lam, restarts, cycles, epochs, "
@@ -454,8 +454,8 @@ OPTIONS: dict[str, Case] = {
         FROM_TOML,
         f"bad.toml: setting file is unknown; known are {JOB_KEYS}",
     ),
-    "an unknown key of the plan": (
-        lambda: text("[plan]\nefort = 'quick'\n", "bad.toml"),
+    "an unknown option": (
+        lambda: text("[options]\nefort = 'quick'\n", "bad.toml"),
         FROM_TOML,
         f"bad.toml: setting efort is unknown; known are {PLAN_KEYS}",
     ),
@@ -469,13 +469,13 @@ OPTIONS: dict[str, Case] = {
         FROM_TOML,
         "bad.toml: setting split: give a number (got 'half').",
     ),
-    "a plan that is no table": (
-        lambda: text("plan = [1]\n", "bad.toml"),
+    "options that are no table": (
+        lambda: text("options = [1]\n", "bad.toml"),
         FROM_TOML,
-        "bad.toml: plan must be a table; write [plan] and its settings below.",
+        "bad.toml: plan must be a table; write [options] and its settings below.",
     ),
     "an unknown activation": (
-        lambda: text("[plan]\nactivation = 'step'\n", "bad.toml"),
+        lambda: text("[options]\nactivation = 'step'\n", "bad.toml"),
         (*INTO, "good.csv", "--config", "bad.toml"),
         "setting activation: 'step' is unknown; choose one of identity, relu, tanh, sigmoid, "
         "silu, softplus, elu, gelu.",

@@ -13,7 +13,7 @@ PLOTS = 'figures need matplotlib; install it with pip install "occamid[plots]".'
 SMALLEST = """\
 example = "hairdryer-twin"
 
-[plan]
+[options]
 network = "mlp"
 hidden = [2]
 lam = [1e-3]

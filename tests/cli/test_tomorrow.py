@@ -163,6 +163,14 @@ def test_times_in_numbers_and_of_the_longest_piece(run: Runner) -> None:
     np.testing.assert_array_equal(simulated()["time"], 1.7e9 + STEP * np.arange(10, 40))
 
 
+def test_a_row_of_units(run: Runner) -> None:
+    write_log(Path("log.csv"), plant(40, 2), 15)
+    lines = Path("log.csv").read_text("utf-8").splitlines()
+    Path("log.csv").write_text("\n".join([lines[0], ",V,m", *lines[1:]]) + "\n", encoding="utf-8")
+    assert run("simulate", "m.safetensors", "log.csv").code == 0
+    assert simulated()["time"].tolist() == stamps(40)
+
+
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+level", "-level", "@level"])
 def test_no_heading_is_a_formula(run: Runner, name: str) -> None:
     used(level=name).save("m.safetensors")

@@ -39,7 +39,9 @@ def numbered(*lengths: int) -> list[Record]:
 
 
 def learned(fold: Fold) -> list[float]:
-    return [float(v) for r in fold.records for v in r.y[:, 0]]
+    for r in fold.records:
+        assert np.all(r.y[: r.lead] == r.y[r.lead])  # blank: nothing of a block is there
+    return [float(v) for r in fold.records for v in r.y[r.lead :, 0]]
 
 
 def held(fold: Fold) -> list[float]:
@@ -147,13 +149,16 @@ def test_short_records(lengths: tuple[int, ...], expected: int) -> None:
 
 def test_pieces_of_a_record_keep_what_it_is() -> None:
     record = replace(numbered(50)[0], sampling_time=0.5, name="long")
-    before, after = without(record, slice(20, 30), 2)
-    assert (len(before), len(after)) == (18, 18)
-    assert (before.name, after.name) == ("long from row 0", "long from row 32")
+    before, after = without(record, [slice(20, 30)])  # a gap of a tenth of the block: one row
+    assert (before.lead, len(before), after.lead, len(after) - after.lead) == (0, 19, 31, 19)
+    assert (before.name, after.name) == ("long from row 0", "long from row 31")
     assert before.sampling_time == after.sampling_time == 0.5
-    assert without(record, slice(0, 47), 2) == []  # a single row is no record
-    (only,) = without(record, slice(0, 46), 2)
-    assert only.y[:, 0].tolist() == [48.0, 49.0]
+    np.testing.assert_array_equal(after.u, record.u)  # led by inputs from before it
+    first, middle, last = without(record, [slice(35, 40), slice(10, 15)])
+    assert [len(p) - p.lead for p in (first, middle, last)] == [10, 20, 10]
+    assert without(record, [slice(0, 46)]) == []  # four rows of gap: nothing is left
+    (only,) = without(record, [slice(0, 44)])
+    assert only.y[only.lead :, 0].tolist() == [48.0, 49.0]
 
 
 # --- nothing of a block is in what is learned ---------------------------------------------------

@@ -11,9 +11,10 @@ from occamid import DataError, Options, Record
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.ensemble import Ensemble, combine
 from occamid.identification import referee
+from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
-from occamid.identification.folds import Part
+from occamid.identification.folds import Fold, Part
 from occamid.identification.referee import (
     HOPELESS,
     Hearing,
@@ -25,6 +26,7 @@ from occamid.identification.referee import (
     expected,
     first_known,
     judge,
+    learning_gain,
 )
 from occamid.training.settings import Settings
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
@@ -102,8 +104,11 @@ def chosen(squares: dict[str, Array]) -> tuple[str, str]:
         ({"a": (2.0, 2.1, 2.0), "c": (2.0, 1.9, 2.1), "d": (0.5, 0.6, 0.5)}, "d"),
         # the simple one is the best
         ({"a": (0.1, 0.1, 0.2), "c": (0.5, 0.6, 0.5)}, "a"),
-        # a single piece decides nothing
-        ({"a": (1.0,), "c": (0.1,)}, "a"),
+        # a single piece has no standard error, but simplicity may not cost this much
+        ({"a": (1.0,), "c": (0.1,)}, "c"),
+        ({"a": (1.0,), "c": (0.95,)}, "a"),
+        # within one standard error, but more than five per cent worse
+        ({"a": (1.0, 3.0, 0.2), "c": (0.5, 1.4, 0.6)}, "c"),
     ],
 )
 def test_the_simplest_kind_within_one_standard_error(
@@ -115,18 +120,18 @@ def test_the_simplest_kind_within_one_standard_error(
     if found == best:
         assert grounds == f"{found} has the smallest free-run error on held-back data"
     else:
-        assert grounds.startswith(f"{found} is of a simpler kind than {best} and within one stand")
+        assert grounds.startswith(f"{found} is of a simpler kind than {best} and, within one stand")
 
 
 # --- what to expect -----------------------------------------------------------------------------
 
 
 def test_the_expected_error_of_toy_hearings() -> None:
-    """Four of five samples were seen in each fold, and ten parameters cost their share."""
+    """The pieces' mean square with its standard error, times what more data brings."""
     squares = np.array([[1.0, 4.0], [3.0, 4.0], [1.0, 4.0], [3.0, 4.0]])
     hearing = Hearing(squares=[squares[:2], squares[2:]], rows=[np.full(2, 25.0)] * 2)
-    error, low, high = expected(hearing, effective=10.0, left=0.8)
-    gain = (1 + 10 / 100) / (1 + 10 / 80)
+    error, low, high = expected(hearing, gain=0.9)
+    gain = 0.9**2
     np.testing.assert_allclose(error**2, gain * np.array([2.0, 4.0]))
     half = 2 * gain * np.std(squares[:, 0], ddof=1) / np.sqrt(4)
     np.testing.assert_allclose(low[0] ** 2, gain * 2 - half)
@@ -136,10 +141,51 @@ def test_the_expected_error_of_toy_hearings() -> None:
 
 def test_nothing_to_learn_costs_nothing_and_the_interval_stays_positive() -> None:
     hearing = Hearing(squares=[np.array([[0.0], [100.0]])], rows=[np.full(2, 30.0)])
-    error, low, high = expected(hearing, effective=0.0, left=0.8)
+    error, low, high = expected(hearing, gain=1.0)
     assert error**2 == pytest.approx([50.0])
     assert low**2 == pytest.approx([2.5])
     assert np.all(high > error)
+
+
+@pytest.fixture
+def curve(monkeypatch: pytest.MonkeyPatch) -> Hearing:
+    """Two parts of a fold whose models, of 80 and of 60 rows, miss by 1 and by 1.5."""
+    large, small = (
+        combine([linear_posterior(linear_model())]),
+        combine([linear_posterior(linear_model(0.5))]),
+    )
+    record = linear_record(80)
+    parts = (Part(linear_record(30), 0), Part(linear_record(12), 0))
+    monkeypatch.setattr(referee, "families", lambda *_: TRIED)
+    monkeypatch.setattr(Workshop, "model", lambda *_: small)
+
+    def miss(model: Ensemble, part: Part) -> Array:
+        """The short part is too short for the large model, but not for the small one."""
+        count = 0 if model is large and len(part.record) == 12 else len(part.record) - 5
+        return np.full((count, 1), 1.5 if model is small else 1.0)
+
+    monkeypatch.setattr(referee, "_miss", miss)
+    return Hearing(models=[(large, Fold((record,), parts, (record[:60],)))])
+
+
+def test_the_learning_curve_says_what_more_rows_bring(curve: Hearing) -> None:
+    """``n^-β`` through (60, 1.5) and (80, 1), at 100; a part that one cannot judge is no point."""
+    gain = learning_gain(TRIED[0], curve, Options(), 100, lambda _: None)
+    beta = np.log(1.5) / np.log(80 / 60)
+    assert gain == pytest.approx((80 / 100) ** beta)
+
+
+def test_a_curve_that_rises_or_cannot_be_drawn_says_nothing(
+    curve: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> list[Family]:
+        raise DataError("too few rows")
+
+    monkeypatch.setattr(referee, "families", refuse)
+    assert learning_gain(TRIED[0], curve, Options(), 100, lambda _: None) == 1.0
+    monkeypatch.setattr(referee, "families", lambda *_: TRIED)
+    monkeypatch.setattr(referee, "_miss", lambda m, p: np.full((9, 1), float(m.start)))
+    assert learning_gain(TRIED[0], curve, Options(), 100, lambda _: None) == 1.0
 
 
 # --- bands --------------------------------------------------------------------------------------
@@ -154,7 +200,8 @@ def test_bands_take_their_width_from_held_back_errors_by_horizon() -> None:
         y[t] = 0.9 * y[t - 1] + 0.5 * (u[t - 1] - 0.3) / 1.5
     record = Record(u=u, y=4 * (y + 0.1 * rng.normal(size=1500)) - 2)
     parts = (Part(record[:700], 0), Part(record[650:], 50))
-    found = calibrated(model, Hearing(models=[(model, parts)]))
+    fold = Fold((record,), parts, (record,))
+    found = calibrated(model, Hearing(models=[(model, fold)]), gain=1.0)
     assert found.inflation.shape == (len(HORIZONS), 1)
     one, ten, free = found.inflation[:, 0]
     # y(t) - 0.9 y(t-1) has noise of variance 1.81; in free run 1 instead of 1/(1 - 0.81)
@@ -173,7 +220,8 @@ def test_parts_that_are_too_short_are_not_judged() -> None:
         assert first_known(model, Part(record[:rows], known)) == first
     long, short = Part(record, 0), Part(record[:2], 0)
     alone, both = (
-        calibrated(model, Hearing(models=[(model, p)])) for p in ((long,), (long, short))
+        calibrated(model, Hearing(models=[(model, Fold((record,), p, (record,)))]), gain=1.0)
+        for p in ((long,), (long, short))
     )
     np.testing.assert_array_equal(alone.inflation, both.inflation)
 
@@ -269,7 +317,7 @@ def test_where_nothing_can_be_held_back_it_is_said(records: tuple[Record, ...], 
 @pytest.mark.usefixtures("cheap")
 def test_a_fold_that_fails_is_said_and_left_out() -> None:
     """One impulse: the fold that holds it back has nothing to learn from; the others count."""
-    for at, failing in ((50, 3), (5, 1)):
+    for at, failing in ((95, 5), (85, 5)):
         found = judged(process(100, impulses(100, at)))
         assert "held-back data" in found.grounds
         for trial in found.trials:

@@ -47,10 +47,12 @@ OUT: dict[str, Any] = {
     "white_p": 0.4,
     "depends_on": [],
 }
+SURE = {"samples": [3, 3], "seconds": [0.24, 0.24], "best": 3, "probability": 0.97}
+UNSURE = {"samples": [0, 2], "seconds": [0.0, 1.0], "best": 1, "probability": 0.5}
 FACTS: dict[str, Any] = {
     "kept": 6,
     "candidates": 41,
-    "inputs": [{"name": "u", "lag": 3, "seconds": 0.24}],
+    "inputs": [{"name": "u", "lag": 3, "seconds": 0.24, "delay": SURE}],
     "outputs": [OUT],
     "data": "test",
     "n_init": 20,
@@ -68,7 +70,7 @@ def titles(**changed: Any) -> list[str]:
 def test_verdict_of_a_good_model() -> None:
     found = verdict(FACTS)
     assert found["headline"] == (
-        "Keeps 6 of 41 regressors; the input u acts after 3 samples (0.24 s); "
+        "Keeps 6 of 41 regressors; the input u acts after 3 samples (0.24 s, 97 % sure); "
         "free-run fit 87 %; the 95 % band covers 94 %."
     )
     assert found["basis"] == (
@@ -81,14 +83,14 @@ def test_verdict_of_a_good_model() -> None:
 def test_verdict_of_several_channels() -> None:
     inputs = [
         {"name": "valve", "lag": 0, "seconds": 0.0},
-        {"name": "pump", "lag": 1, "seconds": 0.5},
+        {"name": "pump", "lag": 1, "seconds": 0.5, "delay": UNSURE},
         {"name": "fan", "lag": None, "seconds": None},
     ]
     outputs = [OUT | {"name": "p", "fit": 99.62}, OUT | {"name": "T", "fit": 0.4}]
     facts = FACTS | {"inputs": inputs, "outputs": outputs, "kept": 1, "candidates": 1}
     assert verdict(facts)["headline"] == (
-        "Keeps 1 of 1 regressor; the input valve acts within the same sample; the input pump acts "
-        "after 1 sample (0.5 s); the input fan is not used; free-run fit 99.6 % (p), 0.4 % (T); "
+        "Keeps 1 of 1 regressor; the input valve is used; the input pump acts after 0 to 2 samples "
+        "(0 to 1 s, 90 % sure); the input fan is not used; free-run fit 99.6 % (p), 0.4 % (T); "
         "the 95 % band covers 94 % (p), 94 % (T)."
     )
     many = verdict(FACTS | {"inputs": inputs * 3})["headline"]

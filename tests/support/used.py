@@ -32,7 +32,7 @@ def plant(rows: int, seed: int = 0) -> Record:
     u, y = rng.normal(size=rows), np.zeros(rows)
     for t in range(1, rows):
         y[t] = 0.8 * y[t - 1] + 0.5 * u[t - 1] + 0.05 * rng.normal()
-    return Record(u=0.3 + 1.5 * u, y=-2 + 4 * y, input_names="pump", output_names="level",
+    return Record(u=0.3 + 1.5 * u, y=-2 + 4 * y, input_names=("pump",), output_names=("level",),
                   sampling_time=STEP)  # fmt: skip
 
 

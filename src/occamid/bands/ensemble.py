@@ -168,7 +168,7 @@ class Ensemble:
             record = as_record(record)
             self.first.check([record])
             n_init = self.start if n_init is None else n_init
-            return self._free_run(record, Before(record.y[:n_init]), drawn)
+            return self._free_run(record, Before(record.y[: max(0, n_init)]), n_init, drawn)
         u = columns(record.u if isinstance(record, Record) else record)
         if n_init is not None:
             raise SettingsError("give `n_init` or `initial`, not both.")
@@ -178,7 +178,8 @@ class Ensemble:
             raise SettingsError("a start at rest has bands of first order; leave `samples` out.")
         assert start.u is not None
         joined = np.concatenate([start.u, u]), np.concatenate([start.y, blank.y])
-        return self._free_run(self._record(*joined), start, drawn).after(len(start.y))
+        known = len(start.y)
+        return self._free_run(self._record(*joined), start, known, drawn).after(known)
 
     def _record(self, u: Float[Array, "N nu"], y: Float[Array, "N ny"]) -> Record:
         names = self.terms.input_names, self.terms.output_names
@@ -187,9 +188,8 @@ class Ensemble:
             sampling_time=self.sampling_time,
         )  # fmt: skip
 
-    def _free_run(self, record: Record, given: Before, drawn: Sampling) -> Run:
+    def _free_run(self, record: Record, given: Before, n_init: int, drawn: Sampling) -> Run:
         """The free run after the known outputs; nothing else of the record is looked at."""
-        n_init = len(given.y)
         u, known, missing = self._with_past(record.u, given.y)
         total = n_init + missing
         if not self.terms.max_lag <= total < len(u):

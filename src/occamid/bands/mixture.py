@@ -23,9 +23,7 @@ class Mixture(NamedTuple):
     spread: Float[Array, " ny"]
 
 
-def weighted_median(
-    runs: Float[Array, "K *run"], weights: Float[Array, " K"]
-) -> Float[Array, "*run"]:
+def weighted_median(runs: Float[Array, "K ..."], weights: Float[Array, " K"]) -> Float[Array, ...]:
     """The centre of the members' runs, sample by sample; where two tie, their mean."""
     order = np.argsort(runs, axis=0)
     share = np.cumsum(weights[order], axis=0)

@@ -31,8 +31,9 @@ def in_user_units(
     the centre, which is not the mean of a few samples.
     """
     if run.diverged:
+        done = "which widens the band" if centre is None else "set aside"
         warnings.warn(
-            f"{run.diverged:.1%} of the posterior diverged in free run, set aside; "
+            f"{run.diverged:.1%} of the posterior diverged in free run, {done}; "
             "use a sparser model (a later cycle or a larger lam), the full posterior instead "
             "of the diagonal one, or an ensemble.",
             DivergedWarning,

@@ -7,7 +7,6 @@ Typer and Rich, and the work is done by modules that are imported inside functio
 from __future__ import annotations
 
 import os
-import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from occamid.cli.flags import as_flags as as_flags
 from occamid.cli.plugins import Commands
 from occamid.cli.shared import neutral, say
 from occamid.errors import OccamidError
@@ -26,8 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-# Parameters of the library that are called differently here; the others differ by dashes only.
-FLAGS = {"inputs": "--input", "outputs": "--output", "resample=": "--resample-to"}
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
@@ -75,15 +73,3 @@ def _run(arguments: list[str]) -> int:
 def _fail(message: str) -> int:
     print(f"error: {neutral(as_flags(message))}", file=sys.stderr)
     return 2
-
-
-def as_flags(message: str) -> str:
-    """The library writes parameters as `` `gaps="split"` ``; people here type ``--gaps split``."""
-    message = message.replace("`input_lags` and `output_lags`", "--lags")
-    return re.sub(r"`([a-z_]+)(?:=\"?([^`\"]*)\"?)?`", _flag, message)
-
-
-def _flag(parameter: re.Match[str]) -> str:
-    name, value = parameter.groups()
-    flag = FLAGS.get(name if value is None else f"{name}=", f"--{name.replace('_', '-')}")
-    return flag if value is None else f"{flag} {value}"

@@ -35,7 +35,10 @@ Test = Annotated[
     list[Path] | None, typer.Option(help="File the model must not see; only to judge it.")
 ]
 Split = Annotated[
-    float | None, typer.Option(help="Share of each record to estimate on, such as 0.7.")
+    float | None, typer.Option(help="Share to estimate on, the first in time, such as 0.7.")
+]
+Prepare = Annotated[
+    Path | None, typer.Option(help="TOML file of steps done to the data before; see prepare.")
 ]
 Effort = Annotated[str | None, typer.Option(help="How much is tried: quick, standard or thorough.")]
 Network = Annotated[str | None, typer.Option(help="auto, mlp, lstm or rnn.")]
@@ -111,6 +114,7 @@ def data_options(told: dict[str, Any]) -> dict[str, Any]:
         "files": [str(p.absolute()) for p in told["files"] or []],
         "test": [str(p.absolute()) for p in told["test"] or []],
         "resample": (resample or None) if step is None else step,
+        "prepare": told["prepare"],
     }
 
 

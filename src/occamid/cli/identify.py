@@ -21,6 +21,7 @@ def identify(
     variable: a.Variable = None,
     test: a.Test = None,
     split: a.Split = None,
+    prepare: a.Prepare = None,
     effort: a.Effort = None,
     network: a.Network = None,
     hidden: a.Hidden = None,
@@ -48,7 +49,7 @@ def identify(
     """
     told = dict(locals())
     data, fixed = a.data_options(told), a.identify_options(told)
-    require_files([*(files or []), *(test or [])])
+    require_files([*(files or []), *(test or []), *([prepare] if prepare else [])])
 
     from occamid.cli import training  # heavy
 

@@ -21,6 +21,11 @@ OWN = {
         "occamid.cli.identify",
         "Identify a dynamic system from logged inputs and outputs.",
     ),
+    "check": (
+        "occamid.cli.check",
+        "Find gaps, stuck sensors, spikes, delay, feedback and more in log files.",
+    ),
+    "prepare": ("occamid.cli.prepare", "Cut, fill, filter and resample log files."),
     "simulate": (
         "occamid.cli.use",
         "Free run of a model on a file's inputs, with bands; outputs only to start from.",

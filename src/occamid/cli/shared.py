@@ -6,32 +6,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unicodedata import bidirectional, category
 
 from rich.console import Console
 
 from occamid.errors import FileError
+from occamid.files.plain import neutral as neutral
 
 if TYPE_CHECKING:
     from occamid.identification.progress import Stage
 
 console = Console()
-HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that are not to be seen
-ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the words around it
-
-
-def neutral(text: str) -> str:
-    """A text that can neither move the cursor nor turn the words around it.
-
-    Control and formatting characters are written as escapes; letters that are written from the
-    right are set apart, so that what follows them stays in its place.
-    """
-    shown = "".join(ascii(c)[1:-1] if category(c) in HIDDEN and c not in "\n" else c for c in text)
-    runs = groupby(shown, key=lambda c: bidirectional(c) in ("R", "AL"))
-    return "".join(ISOLATE + "".join(run) + END if right else "".join(run) for right, run in runs)
 
 
 def say(text: str) -> None:

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import typer
 from rich.table import Table
 
+from occamid.assessment.check.records import check
+from occamid.cli.check import show
 from occamid.cli.shared import console, listed, neutral, say, stage_bar
+from occamid.data.findings import ordered
 from occamid.data.record import Record
 from occamid.errors import FileError, OccamidError
 from occamid.files import manifest
@@ -21,6 +24,7 @@ from occamid.files.folder import ElsewhereError, Place, claim, new_folder
 from occamid.identification import identify as identification
 from occamid.identification.job import Job, job_from
 from occamid.reporting import figures, runs
+from occamid.training.settings import read_toml
 
 RESUME = "Finished cycles are kept: the same command with --resume goes on from there."
 
@@ -37,8 +41,11 @@ def identify(
     config: Path | None, data: dict[str, Any], fixed: dict[str, Any], to: Folder, *, quiet: bool
 ) -> None:
     """A job of a file and of options, done; ``quiet`` prints its summary as JSON only."""
+    steps = data.get("prepare")
+    if steps is not None:
+        data = data | {"prepare": read_toml(steps)}
     job = job_from(config, data, fixed)
-    read = [*map(Path, (*job.files, *job.test)), *([config] if config else [])]
+    read = [*map(Path, (*job.files, *job.test)), *(path for path in (config, steps) if path)]
     with claim(to.out, overwrite=to.force, inputs=read) as place:
         summary = run_job(job, place, resume=to.resume, quiet=quiet)
     if quiet:
@@ -47,7 +54,10 @@ def identify(
 
 def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, Any]:
     """Read, identify, judge and write; finished cycles are kept beside the folder until then."""
-    estimation, test = job.read()
+    estimation, test, noticed, job = job.look()
+    found = ordered([*noticed, *check(estimation, test)])
+    if not quiet:
+        show(found)
     out = place.folder
     checkpoints = Checkpoints(out.absolute().parent / f".{out.name}.partial")
     if not resume:
@@ -55,7 +65,7 @@ def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, A
     with _going_on(checkpoints):
         fit = _identify(job, estimation, checkpoints, quiet)
         with new_folder(place) as folder:
-            summary = runs.write(fit, job, test, folder)
+            summary = runs.write(fit, job, test, folder, found)
     checkpoints.clear()
     if not quiet:
         _show(fit, summary, out)
@@ -106,6 +116,7 @@ def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
             mark = " *" if trial.family == fit.family.name else ""
             table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), neutral(trial.about))
         console.print(table)
+    say(fit.coverage_of_data)
     say(f"chosen: {fit.grounds}")
     say(summary["verdict"]["headline"])
     for warning in summary["verdict"]["warnings"]:

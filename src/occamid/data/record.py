@@ -13,6 +13,7 @@ from jaxtyping import Float
 from occamid.errors import DataError
 
 Array = np.ndarray
+LARGEST = 1e100  # of a value: squares and sums of such values are still finite
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,6 +31,9 @@ class Record:
         input_names: one per input; taken from a data frame's columns, else ``u`` or ``u1, u2, …``.
             A plain string is one name.
         output_names: likewise, ``y`` or ``y1, y2, …``.
+        input_units: for axes, one per input, or none at all.
+        output_units: likewise.
+        start: seconds between the start of the log that this is a piece of and the first sample.
         lead: rows at the head of which only the inputs are known: they are regressors, and what
             stands in their outputs is never looked at.
     """
@@ -40,6 +44,9 @@ class Record:
     name: str = "record"
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
+    input_units: tuple[str, ...] = ()
+    output_units: tuple[str, ...] = ()
+    start: float = 0.0
     lead: int = 0
 
     def __post_init__(self) -> None:
@@ -60,12 +67,17 @@ class Record:
                 f"{where}: the sampling time is {_shown(self.sampling_time)}; "
                 "it must be a positive number."
             )
+        input_units = _units(self.input_units, input_names, "input", where)
+        output_units = _units(self.output_units, output_names, "output", where)
         for field, value in (
             ("u", u),
             ("y", y),
             ("input_names", input_names),
             ("output_names", output_names),
+            ("input_units", input_units),
+            ("output_units", output_units),
             ("sampling_time", float(self.sampling_time)),
+            ("start", float(self.start)),
         ):
             object.__setattr__(self, field, value)
 
@@ -87,7 +99,9 @@ class Record:
                 f"it has {_count(len(self), 'row')}."
             )
         first = rows.indices(len(self))[0]
-        return replace(self, u=self.u[rows], y=self.y[rows], lead=max(0, self.lead - first))
+        start = self.start + first * self.sampling_time
+        lead = max(0, self.lead - first)
+        return replace(self, u=self.u[rows], y=self.y[rows], start=start, lead=lead)
 
     def split(self, at: float | int) -> tuple[Record, Record]:
         """The record before and after ``at``: a share of the rows (0.7) or a row number (300)."""
@@ -199,7 +213,7 @@ def _channels(
                     f"which is not a number, at row {row}."
                 )
     values = np.array(raw, dtype=np.float64)
-    bad = np.argwhere(~np.isfinite(values))
+    bad = np.argwhere(~(np.abs(values) <= LARGEST))
     if len(bad):
         row, column = bad[0]
         raise DataError(
@@ -242,6 +256,16 @@ def _names(names: Any, kind: str, where: str) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise DataError(f"{where}: {kind} names must be text (got {_shown(name)}).")
     return found
+
+
+def _units(units: Any, names: tuple[str, ...], kind: str, where: str) -> tuple[str, ...]:
+    """A unit for each channel, or none."""
+    found = _names(units, kind, where)
+    if found and len(found) != len(names):
+        raise DataError(
+            f"{where}: {_count(len(found), f'{kind} unit')} for {_count(len(names), kind)}."
+        )
+    return found if any(found) else ()
 
 
 def _converts(value: Any) -> bool:

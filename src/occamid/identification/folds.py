@@ -60,7 +60,7 @@ def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
             return []
         other = (turn + turns // 2) % turns
         fewer = tuple(r for k, r in enumerate(records) if k % turns not in (turn, other))
-        parts = tuple(Part(replace(r, lead=0), r.lead) for r in held)
+        parts = tuple(Part(r[r.lead :] if r.lead else r, 0) for r in held)
         found.append(Fold(tuple(left), parts, fewer))
     return found
 
@@ -107,7 +107,10 @@ def without(record: Record, blocks: Sequence[slice]) -> list[Record]:
 
 
 def piece(record: Record, first: int, stop: int) -> Record:
-    """Rows of a record, led by inputs from before them: those are no secret."""
+    """Rows of a record, led by inputs from before them; the outputs there are blanked."""
     lead = min(first, HISTORY)
-    named = replace(record, name=f"{record.name} from row {first}", lead=0)
-    return replace(named[first - lead : stop], lead=lead)
+    rows = slice(first - lead, stop)
+    y = record.y[rows].copy()
+    y[:lead] = y[lead]
+    name = f"{record.name} from row {first}"
+    return replace(record, u=record.u[rows], y=y, name=name, lead=lead)

@@ -44,6 +44,7 @@ class Fit:
         expected_rmse: free-run error to expect on new data, per output, from held-back data;
             not a number where nothing could be held back.
         expected_interval: its 95 % interval, (low, high) per output.
+        rows_given: rows of all estimation records, of which ``records`` may be a part.
     """
 
     model: Ensemble
@@ -55,6 +56,17 @@ class Fit:
     options: Options
     expected_rmse: tuple[float, ...]
     expected_interval: tuple[tuple[float, float], ...]
+    rows_given: int = 0
+
+    @property
+    def coverage_of_data(self) -> str:
+        """How much of the data was trained on, and which pieces."""
+        rows = sum(map(len, self.records))
+        said = f"trained on {rows} of {max(self.rows_given, rows)} rows"
+        if rows >= self.rows_given:
+            return said
+        pieces = ", ".join(f"{r.name} ({len(r)} rows)" for r in self.records)
+        return f"{said}: {pieces}; a higher effort trains on more"
 
 
 def identify(
@@ -107,6 +119,7 @@ def identify(
         options=options,
         expected_rmse=tuple(error.tolist()),
         expected_interval=tuple(zip(low.tolist(), high.tolist(), strict=True)),
+        rows_given=sum(map(len, whole)),
     )
 
 

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from occamid.data import twins
+from occamid.data.findings import Finding
+from occamid.data.prepare import apply_steps, fitted, prepare, split_in_time
 from occamid.data.record import Record
+from occamid.data.steps import Steps
 from occamid.errors import DataError, SettingsError
 from occamid.identification.families import families
 from occamid.identification.identify import thin
 from occamid.identification.options import Options
-from occamid.reading.files import read, same_step
+from occamid.reading.files import Reading, examine, same_step
 from occamid.training.settings import read_toml, readable
 
 Column = str | int
 LONGEST_LAG = 200  # that is ever proposed
+
+
+class Data(NamedTuple):
+    """What a job reads."""
+
+    estimation: tuple[Record, ...]
+    test: tuple[Record, ...]
+    findings: tuple[Finding, ...]
+    job: Job  # with what was found on the data, to be repeated on others
 
 
 class Job(BaseModel):
@@ -39,7 +51,13 @@ class Job(BaseModel):
     variable: str | None = Field(None, description="variable of a MATLAB or HDF5 file")
     test: tuple[str, ...] = Field((), description="files the model must not see")
     split: float | None = Field(None, gt=0, lt=1, description="share to estimate on, rest to test")
+    prepare: Steps | None = Field(None, description="what is done to the data before")
     options: Options = Field(default_factory=Options, description="effort and what is fixed")
+
+    @field_validator("prepare", mode="before")
+    @classmethod
+    def _steps(cls, value: Any) -> Any:
+        return Steps(**value) if isinstance(value, dict) else value
 
     @field_validator("files", "inputs", "outputs", "test", mode="before")
     @classmethod
@@ -58,15 +76,14 @@ class Job(BaseModel):
 
     def read(self) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
         """Estimation and test records."""
+        found = self.look()
+        return found.estimation, found.test
+
+    def look(self) -> Data:
+        """Estimation and test records, what was noticed in reading, and the job as it was done."""
         if self.example is not None:
-            if self.files:
-                raise SettingsError("give files or `example`, not both.")
-            if self.test or self.split is not None:
-                raise SettingsError(
-                    "`example` brings its own test data; leave `test` and `split` out."
-                )
-            twin = twins.make(self.example, self.options.seed)
-            return (twin.estimation,), (twin.test,)
+            twin = self._twin()
+            return Data((twin.estimation,), (twin.test,), (), self)
         if not self.files:
             raise SettingsError(
                 "name one or more files, or a simulated process with `example`; there are "
@@ -74,20 +91,44 @@ class Job(BaseModel):
             )
         if self.test and self.split is not None:
             raise SettingsError("`test` and `split` exclude each other; give one of them.")
-        found = self.records(self.files)
-        if self.split is not None:
-            pairs = [record.split(self.split) for record in found]
-            estimation, test = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-        else:
-            estimation = found
-            test = self.records(self.test, constant=True) if self.test else ()
-            test = tuple(same_step([*found, *test])[len(found) :])
+        raw, findings = self._examine(self.files)
+        others: tuple[Record, ...] = ()
+        if self.test:
+            others, more = self._examine(self.test, constant=True)
+            others, findings = tuple(same_step([raw[0], *others])[1:]), findings + more
+        estimation, test, job = self._prepared(raw, others)
         check_test(self.options, estimation, test)
-        return estimation, test
+        return Data(estimation, test, findings, job)
 
-    def records(self, files: Sequence[str], constant: bool = False) -> tuple[Record, ...]:
+    def _prepared(
+        self, raw: tuple[Record, ...], others: tuple[Record, ...]
+    ) -> tuple[tuple[Record, ...], tuple[Record, ...], Job]:
+        """The data after the steps; means are those of the estimation data, and kept in the job."""
+        steps = self.prepare or Steps()
+        bare = steps.model_copy(update={"remove": "nothing", "offsets": {}})
+        estimation = prepare(raw, bare)
+        test = tuple(apply_steps(bare, record) for record in others)
+        if self.split is not None:
+            estimation, test = split_in_time(estimation, self.split)
+        if steps.remove == "nothing":
+            return estimation, test, self
+        only = fitted(Steps(remove=steps.remove), estimation)
+        estimation = prepare(estimation, only)
+        test = tuple(apply_steps(only, record) for record in test)
+        done = steps.model_copy(update={"offsets": only.offsets})
+        return estimation, test, self.model_copy(update={"prepare": done})
+
+    def _twin(self) -> twins.Twin:
+        if self.files:
+            raise SettingsError("give files or `example`, not both.")
+        if self.test or self.split is not None:
+            raise SettingsError("`example` brings its own test data; leave `test` and `split` out.")
+        assert self.example is not None
+        return twins.make(self.example, self.options.seed)
+
+    def _examine(self, files: Sequence[str], constant: bool = False) -> Reading:
         """Files read as this job says."""
-        return read(
+        return examine(
             files,
             inputs=self.inputs,
             outputs=self.outputs,

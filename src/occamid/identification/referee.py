@@ -355,7 +355,8 @@ def learning_gain(
             continue
         for few, many in pairs:
             common = min(len(few), len(many))
-            both = np.stack([few[-common:], many[-common:]]) / model.first.scaling.y_std
+            both = np.stack([miss[len(miss) - common :] for miss in (few, many)])
+            both = both / model.first.scaling.y_std
             squares += np.sum(both**2, axis=(1, 2))
         shares.append((rows_of(fold.fewer), rows_of(fold.records)))
     if not shares or not squares.all():

@@ -20,11 +20,12 @@ import scipy.io
 from scipy.io.matlab import MatlabFunction, MatlabObject, MatlabOpaque
 
 from occamid.errors import DataError, FileError, SettingsError
+from occamid.reading.archives import MOST_BYTES, too_large
 from occamid.reading.columns import Table, closest, listed
 from occamid.reading.matfile import check_structure
 
-LARGEST = 4 * 2**30  # bytes of one array in HDF5; a damaged file may claim any size
-WIDEST = 1000  # columns of one matrix
+LARGEST = MOST_BYTES  # of one array in HDF5; a damaged file may claim any size
+WIDEST = 10_000  # columns of one matrix
 DEEPEST = 20  # structs inside structs
 PERIODS = {"ts", "t_s", "dt", "sampling_time", "sample_time", "samplingtime", "sampletime"}
 RATES = {"fs", "f_s", "sampling_rate", "sample_rate", "sampling_frequency", "samplingrate"}
@@ -97,6 +98,8 @@ def read_npz(path: Path, variable: str | None = None) -> list[Table]:
     """A NumPy archive; nothing in it is ever unpickled."""
     found = Found()
     with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
+            raise too_large(path)
         for member in archive.namelist():
             name = member.removesuffix(".npy")
             with archive.open(member) as stream:

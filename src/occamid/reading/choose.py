@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -12,7 +13,8 @@ import pandas as pd
 
 from occamid.errors import DataError, SettingsError
 from occamid.reading.clock import bare_name
-from occamid.reading.columns import Table, closest, listed
+from occamid.reading.columns import Table, closest, listed, tidy_name
+from occamid.reading.remarks import Remarks
 
 Key = str | int
 TIMES = {
@@ -51,15 +53,25 @@ class Chosen(NamedTuple):
 
 def choose(table: Table, wanted: Wanted) -> tuple[Table, Chosen]:
     """The columns to use; the table gains one where date and time of day are put together."""
-    time = _one(table, wanted.time, "time")
-    experiment = _one(table, wanted.experiment, "experiment")
-    inputs = _several(table, wanted.inputs, "input")
-    outputs = _several(table, wanted.outputs, "output")
+    problems = Remarks()  # all names that are not there are told at once
+    time = experiment = None
+    inputs = outputs = ()  # type: tuple[str, ...]
+    with problems.collect():
+        inputs = _several(table, wanted.inputs, "input")
+    with problems.collect():
+        outputs = _several(table, wanted.outputs, "output")
+    with problems.collect():
+        time = _one(table, wanted.time, "time")
+    with problems.collect():
+        experiment = _one(table, wanted.experiment, "experiment")
+    problems.tell()
     taken = {*inputs, *outputs, *({time} if time else ()), *({experiment} if experiment else ())}
     free = [name for name in table.columns if name not in taken]
     if experiment is None:
         found = [name for name in free if name.lower() in EXPERIMENTS]
         experiment = found[0] if len(found) == 1 else None
+    if not inputs and not outputs:
+        _check_named(table, free)
     inputs = inputs or _guess(table, free, "input")
     outputs = outputs or _guess(table, free, "output")
     _check_distinct(table, inputs, outputs, time, experiment)
@@ -70,6 +82,8 @@ def choose(table: Table, wanted: Wanted) -> tuple[Table, Chosen]:
 
 def find(table: Table, key: Key, option: str) -> tuple[str, ...]:
     """The column of this name or position, or the columns of the matrix of this name."""
+    if isinstance(key, str) and key not in table.columns and tidy_name(key) in table.columns:
+        key = tidy_name(key)
     if isinstance(key, str) and key in table.columns:
         return (key,)
     if isinstance(key, str) and key in table.groups:
@@ -97,8 +111,13 @@ def find(table: Table, key: Key, option: str) -> tuple[str, ...]:
 
 
 def _several(table: Table, keys: Sequence[Key], kind: str) -> tuple[str, ...]:
-    names = [name for key in keys for name in find(table, key, f"`{kind}s`")]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    problems = Remarks()
+    names: list[str] = []
+    for key in keys:
+        with problems.collect():
+            names += find(table, key, f"`{kind}s`")
+    problems.tell()
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise SettingsError(f"`{kind}s` names the column {twice} twice.")
     return tuple(names)
@@ -115,6 +134,23 @@ def _one(table: Table, key: Key | None, kind: str) -> str | None:
     return names[0]
 
 
+def _check_named(table: Table, free: Sequence[str]) -> None:
+    """Refuse a table in which neither inputs nor outputs can be told by their names."""
+    known = [*free, *table.refused]
+    if any(GUESSED[kind].fullmatch(name) for kind in GUESSED for name in known):
+        return
+    raise DataError(
+        f"{table.path}: no column is called u or y, so inputs and outputs must be named with "
+        f"`inputs` and `outputs`{_structs(table)}; the columns are {table.known()}."
+    )
+
+
+def _structs(table: Table) -> str:
+    """The hint at structs, where there are several."""
+    structs = sorted({name.split(".")[0] for name in table.columns if "." in name})
+    return f" or one struct with `variable` ({listed(structs)})" if len(structs) > 1 else ""
+
+
 def _guess(table: Table, free: Sequence[str], kind: str) -> tuple[str, ...]:
     """Columns called u, u1, u_2, u[V] … as inputs, and y likewise as outputs."""
     found = tuple(name for name in free if GUESSED[kind].fullmatch(name))
@@ -124,11 +160,9 @@ def _guess(table: Table, free: Sequence[str], kind: str) -> tuple[str, ...]:
         if GUESSED[kind].fullmatch(name):
             raise DataError(f"{table.path}: {name} {why}.")
     letter = "u" if kind == "input" else "y"
-    structs = sorted({name.split(".")[0] for name in table.columns if "." in name})
-    hint = f" or one struct with `variable` ({listed(structs)})" if len(structs) > 1 else ""
     raise DataError(
         f"{table.path}: no column is called {letter}, so the {kind}s must be named with "
-        f"`{kind}s`{hint}; the columns are {table.known()}."
+        f"`{kind}s`{_structs(table)}; the columns are {table.known()}."
     )
 
 

@@ -13,7 +13,8 @@ from occamid.errors import DataError, SettingsError
 from occamid.reading.columns import Table, is_date, numbers, shown
 
 Array = np.ndarray
-JITTER = 1e-3  # of a step; less is taken as even
+JITTER = 1e-3  # of a step; less is taken as even without a word
+LOOSE = 0.05  # of a step; times this near to an even grid are taken as even, with a note
 GAP = 1.5  # a step longer than this many usual ones misses rows
 LONGEST = 50_000_000  # rows after resampling
 _UNITS = {
@@ -36,6 +37,7 @@ class Pace(NamedTuple):
     gaps: Bool[Array, " M"]  # whether rows are missing after each of the first N - 1
     worst: int | None  # the row after the most uneven step; None where all are even
     deviation: float  # of that step, relative to the usual one
+    jitter: float = 0.0  # seconds that times are off an even grid, where that is worth a note
 
 
 def bare_name(name: str) -> tuple[str, float]:
@@ -62,9 +64,16 @@ def seconds(table: Table, name: str) -> Float[Array, " N"]:
         return _since_first(table, name, _stamps(table, name, column))
     if hasattr(first, "isoformat"):  # cells of a sheet
         return _since_first(table, name, _cell_stamps(table, name, column))
-    values = numbers(table, name) * bare_name(name)[1]
+    values = numbers(table, name) * _seconds_in(table, name)
     _check_epoch(table, name, values)
     return values
+
+
+def _seconds_in(table: Table, name: str) -> float:
+    """What one unit of a time column is in seconds: as its name says, or a row of units."""
+    bare, factor = bare_name(name)
+    unit = table.units.get(name, "").strip().lower()
+    return _UNITS.get(unit, factor) if bare == name.strip() else factor
 
 
 def pace(t: Float[Array, " N"]) -> Pace:
@@ -84,6 +93,9 @@ def pace(t: Float[Array, " N"]) -> Pace:
     step = float(np.mean(d[~gaps]))
     if _even(t, gaps, step, unit):
         return Pace(_tidy(step, d[~gaps], unit), gaps, None, 0.0)
+    step, jitter = _grid(t, gaps)
+    if jitter <= LOOSE * step:
+        return Pace(_tidy(step, d[~gaps], jitter), gaps, None, 0.0, jitter)
     off = np.where(gaps, 0.0, np.abs(d - usual)) / usual
     worst = int(np.argmax(off))
     return Pace(usual, gaps, worst + 1, float(off[worst]))
@@ -113,6 +125,24 @@ def _even(t: Float[Array, " N"], gaps: Bool[Array, " M"], step: float, unit: flo
     off = t - step * np.arange(len(t))
     spread = np.maximum.reduceat(off, starts) - np.minimum.reduceat(off, starts)
     return bool(np.max(spread) <= 1.5 * unit)
+
+
+def _grid(t: Float[Array, " N"], gaps: Bool[Array, " M"]) -> tuple[float, float]:
+    """The step of the even grids nearest to the stretches between gaps, and how far off they are.
+
+    One slope for all stretches by least squares, an offset for each.
+    """
+    starts = np.concatenate([[0], np.flatnonzero(gaps) + 1])
+    lengths = np.diff([*starts, len(t)])
+    k = np.arange(len(t), dtype=np.float64)
+
+    def centred(x: Float[Array, " N"]) -> Float[Array, " N"]:
+        return x - np.repeat(np.add.reduceat(x, starts) / lengths, lengths)
+
+    k, clock = centred(k), centred(t)
+    power = float(k @ k)
+    step = float(k @ clock) / power if power > 0 else float(np.median(np.diff(t)))
+    return step, float(np.max(np.abs(clock - step * k)))
 
 
 def _printed_unit(t: Float[Array, " N"]) -> float:

@@ -11,14 +11,18 @@ from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from occamid.data.findings import Finding
 from occamid.errors import DataError
 
 LISTED = 20  # names in a message
+FORMULA = tuple("=+-@")  # what starts a formula in a spreadsheet
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 _EXPONENT = r"(?:[eE][+-]?\d+)?"
 _NUMBERS = {
     ".": re.compile(rf"[+-]?(?:\d+\.?\d*|\.\d+){_EXPONENT}"),
@@ -48,6 +52,8 @@ class Table:
         sampling_time: where the file states one.
         groups: names of matrices, each with the names of its columns.
         refused: names of what cannot be a column, each with the reason.
+        units: of columns, from a row of units below the names.
+        notes: what was noticed in reading, for a list of findings.
         part: which one of several tables in the file; the name of a record ends with it.
     """
 
@@ -58,6 +64,8 @@ class Table:
     sampling_time: float | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[Finding, ...] = ()
     part: str = ""
 
     def known(self) -> str:
@@ -108,7 +116,7 @@ def is_date(text: str) -> bool:
 
 def column_names(path: Path, cells: Sequence[Any], where: str) -> list[str]:
     """Names from a row of headings; a column without one is called after its position."""
-    names = [str(cell).strip() if cell is not None else "" for cell in cells]
+    names = [tidy_name(str(cell)) if cell is not None else "" for cell in cells]
     names = [name or f"column {k}" for k, name in enumerate(names, 1)]
     for name, count in Counter(names).items():
         if count > 1:
@@ -120,18 +128,39 @@ def column_names(path: Path, cells: Sequence[Any], where: str) -> list[str]:
     return names
 
 
-def check_units(path: Path, rows: Sequence[Sequence[Any]], where: str, decimal: str = ".") -> None:
-    """Refuse a row of units below the headings: ``rows`` are the two rows that follow them."""
+def tidy_name(name: str) -> str:
+    """A name on one line; characters that cannot be seen or turn the text around are escapes.
+
+    The mark that keeps spreadsheets from running ``'=A1`` as a formula is taken off again.
+    """
+    text = " ".join(name.split())
+    text = "".join(ascii(c)[1:-1] if category(c) in _HIDDEN else c for c in text)
+    return text[1:] if text[:1] == "'" and text[1:2] in FORMULA else text
+
+
+def units_row(rows: Sequence[Sequence[Any]], decimal: str = ".") -> list[str]:
+    """The units in the first of the two rows that follow the headings; nothing if it has none."""
     if len(rows) < 2:
-        return
+        return []
     text = [c for c in rows[0] if not is_data(c, decimal)]
     values = [c for c in rows[0] if is_data(c, decimal) and not _blank(c)]
     below = [c for c in rows[1] if is_data(c, decimal) and not _blank(c)]
-    if text and not values and below:
-        raise DataError(
-            f"{path}: {where} holds no numbers ({listed([str(c) for c in text])}); a row of units "
-            "cannot stay below the names: remove it, or write the units into the names."
-        )
+    if not text or values or not below:
+        return []
+    return ["" if _blank(c) else tidy_name(str(c)).strip("[]()") for c in rows[0]]
+
+
+def noted_units(names: Sequence[str], units: Sequence[str], where: str, path: Path) -> Finding:
+    """The note that a row was taken for units."""
+    found = [f"{name} {unit}" for name, unit in zip(names, units, strict=False) if unit]
+    return Finding(
+        kind="units",
+        severity="note",
+        channel="",
+        what=f"a row of units stands below the names ({listed(found)})",
+        why="it is not data, and is kept for the axes of plots",
+        place=f"{path.name}: {where}",
+    )
 
 
 def without_empty_end(columns: Mapping[str, pd.Series]) -> dict[str, pd.Series]:

@@ -1,45 +1,29 @@
-"""Experiments in a table: which rows belong together, their steps, and the pieces between gaps."""
+"""Experiments in a table: which rows belong together, and the pieces between gaps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from occamid.data.record import Record
-from occamid.errors import DataError, SettingsError
+from occamid.data.findings import Finding
+from occamid.data.record import LARGEST, Record
+from occamid.errors import DataError
 from occamid.reading.choose import Chosen
-from occamid.reading.clock import Pace, pace, resampled, seconds
+from occamid.reading.clock import resampled, seconds
 from occamid.reading.columns import Table, counted, numbers
+from occamid.reading.remarks import Remarks
+from occamid.reading.steps import SAME_STEP, SHORTEST, Gaps, Options, Rows, Steps, steps
 
+__all__ = ["SAME_STEP", "Gaps", "Options", "experiments", "pieces"]
 Array = np.ndarray
-Gaps = Literal["error", "split"]
 FEWEST = 10  # rows of an experiment
-SHORTEST = 2  # rows of a piece between gaps
-SAME_STEP = 1e-3  # relative; what two statements of the sampling time may differ in
 
 
-class Options(NamedTuple):
-    """What to do with time."""
-
-    sampling_time: float | None
-    resample: float | bool | None
-    gaps: Gaps
-
-
-class Rows(NamedTuple):
-    """The rows of one experiment in a table."""
-
-    name: str
-    values: Float[Array, "N n"]  # inputs, then outputs
-    t: Float[Array, " N"] | None
-    places: Array  # the same rows, counted in the table
-
-
-def experiments(table: Table, chosen: Chosen) -> Iterator[Rows]:
-    """The rows of each experiment."""
+def experiments(table: Table, chosen: Chosen, remarks: Remarks) -> Iterator[Rows]:
+    """The rows of each experiment; a column that cannot be read is collected as a problem."""
     names = chosen.inputs + chosen.outputs
     stem = f"{table.path.stem} {table.part}".strip()
     columns = (*names, *(n for n in (chosen.time, chosen.experiment) if n))
@@ -47,8 +31,13 @@ def experiments(table: Table, chosen: Chosen) -> Iterator[Rows]:
     if len(set(lengths.values())) > 1:
         described = ", ".join(f"{name} {n}" for name, n in lengths.items())
         raise DataError(f"{table.path}: the columns differ in length ({described}).")
-    values = np.column_stack([numbers(table, name) for name in names])
-    t = seconds(table, chosen.time) if chosen.time else None
+    values = np.zeros((lengths[names[0]], len(names)))
+    for k, name in enumerate(names):
+        with remarks.collect():
+            values[:, k] = numbers(table, name)
+    t = None
+    with remarks.collect():
+        t = seconds(table, chosen.time) if chosen.time else None
     groups = [("", np.arange(len(values)))]
     if chosen.experiment:
         groups = _groups(table, chosen.experiment)
@@ -86,17 +75,26 @@ def _groups(table: Table, name: str) -> list[tuple[str, Array]]:
     return [(labels.iloc[s], rows) for s, rows in zip(starts, runs, strict=True)]
 
 
-def pieces(table: Table, chosen: Chosen, rows: Rows, options: Options) -> list[Record]:
+def pieces(
+    table: Table, chosen: Chosen, rows: Rows, options: Options, remarks: Remarks
+) -> list[Record]:
     """The records of one experiment: one, or the pieces between gaps."""
     if options.gaps == "error":
-        _refuse_missing(table, chosen, rows)
+        with remarks.collect():
+            _refuse_missing(table, chosen, rows)
+        if rows.t is not None and not np.isfinite(rows.t).all():
+            return []  # the steps between the others say nothing
+    else:
+        _note_missing(table, chosen, rows, remarks)
     if rows.t is not None:  # a row without a time leaves a gap in the others
-        timed = np.isfinite(rows.t)
-        rows = Rows(rows.name, rows.values[timed], rows.t[timed], rows.places[timed])
-    step, missing = _steps(table, chosen, rows, options)
+        rows = rows.only(np.isfinite(rows.t))
+    on = steps(table, chosen, rows, options, remarks)
+    if remarks.errors:
+        return []
+    missing = on.missing
     if options.gaps == "error":
-        missing[:] = False  # those left are bridged by resampling
-    whole = np.isfinite(rows.values).all(axis=1)
+        missing = np.zeros_like(missing)  # those left are bridged by resampling
+    whole = np.all(_usable(on.rows.values), axis=1)
     ends = np.flatnonzero(missing | ~whole[:-1] | ~whole[1:]) + 1
     parts = [p for p in np.split(np.arange(len(whole)), ends) if len(p) >= SHORTEST]
     if not parts:
@@ -104,94 +102,71 @@ def pieces(table: Table, chosen: Chosen, rows: Rows, options: Options) -> list[R
             f"{table.path}: between the gaps of {rows.name} no {SHORTEST} rows are left together."
         )
     return [
-        _record(rows, part, chosen, step, options, f" #{k}" if len(parts) > 1 else "")
+        _record(table, on, part, chosen, f" #{k}" if len(parts) > 1 else "")
         for k, part in enumerate(parts, 1)
     ]
 
 
-def _record(
-    rows: Rows, piece: Array, chosen: Chosen, step: float, options: Options, suffix: str
-) -> Record:
-    values = rows.values[piece]
-    if options.resample is not None and rows.t is not None:
-        values = resampled(rows.t[piece], values, step)
+def _record(table: Table, on: Steps, piece: Array, chosen: Chosen, suffix: str) -> Record:
+    values, start = on.rows.values[piece], float(piece[0]) * on.step
+    if on.clock is not None and on.rows.t is not None:
+        start = float(on.rows.t[piece[0]] - on.rows.t[0])
+        if on.resample:
+            values = resampled(on.clock[piece], values, on.step)
     count = len(chosen.inputs)
     return Record(
         u=values[:, :count],
         y=values[:, count:],
-        sampling_time=step,
-        name=rows.name + suffix,
+        sampling_time=on.step,
+        name=on.rows.name + suffix,
         input_names=chosen.inputs,
         output_names=chosen.outputs,
+        input_units=tuple(table.units.get(name, "") for name in chosen.inputs),
+        output_units=tuple(table.units.get(name, "") for name in chosen.outputs),
+        start=start,
     )
 
 
-def _steps(
-    table: Table, chosen: Chosen, rows: Rows, options: Options
-) -> tuple[float, Bool[Array, " M"]]:
-    """The sampling time, and after which rows others are missing."""
-    t, places = rows.t, rows.places
-    none = np.zeros(max(len(rows.values) - 1, 0), dtype=bool)
-    if t is None and options.resample is not None:
-        raise SettingsError(f"{table.path}: `resample` needs a time column; name it with `time`.")
-    if t is None or len(t) < SHORTEST:
-        return options.sampling_time or table.sampling_time or 1.0, none
-    back = np.flatnonzero(np.diff(t) <= 0)
-    if len(back):
-        k = int(back[0])
-        raise DataError(
-            f"{table.path}: column {chosen.time} does not increase at "
-            f"{table.place(int(places[k + 1]))} (from {t[k]:.9g} to {t[k + 1]:.9g} s); sort the "
-            "rows, tell experiments apart with `experiment`, or use `sampling_time`."
-        )
-    found = pace(t)
-    if options.resample is not None:
-        return found.step if options.resample is True else float(options.resample), found.gaps
-    _refuse_uneven(table, chosen, t, places, found)
-    if options.gaps == "error":
-        _refuse_gaps(table, t, places, found)
-    return found.step, found.gaps
+def _usable(cells: Float[Array, "N n"]) -> Bool[Array, "N n"]:
+    """Which cells hold a number that can be a measurement."""
+    return np.abs(cells) <= LARGEST
 
 
-def _refuse_uneven(
-    table: Table, chosen: Chosen, t: Float[Array, " N"], places: Array, found: Pace
-) -> None:
-    """Name the most uneven step, or a sampling time in the file that the steps contradict."""
-    if found.worst is not None:
-        raise DataError(
-            f"{table.path}: the sampling is uneven: the step to "
-            f"{table.place(int(places[found.worst]))} is "
-            f"{t[found.worst] - t[found.worst - 1]:.4g} s, {found.deviation:.2%} off the usual "
-            f"{found.step:.4g} s; interpolate to even steps with `resample`."
-        )
-    stated = table.sampling_time
-    if stated is not None and abs(stated - found.step) > SAME_STEP * found.step:
-        raise DataError(
-            f"{table.path}: the file states a sampling time of {stated:g} s, but column "
-            f"{chosen.time} has steps of {found.step:g} s; give the right one with `sampling_time`."
-        )
+def _cells(chosen: Chosen, rows: Rows) -> tuple[tuple[str, ...], Float[Array, "N n"]]:
+    """The cells of an experiment, the times in the last column, and the names of the columns."""
+    names = (*chosen.inputs, *chosen.outputs)
+    if rows.t is None or chosen.time is None:
+        return names, rows.values
+    return (*names, chosen.time), np.column_stack([rows.values, rows.t])
 
 
-def _refuse_gaps(table: Table, t: Float[Array, " N"], places: Array, found: Pace) -> None:
-    """Name the first place where rows are missing."""
-    gaps = np.flatnonzero(found.gaps)
-    if not len(gaps):
+def _note_missing(table: Table, chosen: Chosen, rows: Rows, remarks: Remarks) -> None:
+    """A finding about cells that are empty or hold a number beyond all measure."""
+    names, cells = _cells(chosen, rows)
+    bad = ~_usable(cells)
+    at = np.flatnonzero(bad.any(axis=1))
+    if not len(at):
         return
-    k = int(gaps[0])
-    missing = max(round((t[k + 1] - t[k]) / found.step) - 1, 1)
-    raise DataError(
-        f"{table.path}: {counted(missing, 'row')} missing before "
-        f"{table.place(int(places[k + 1]))}: the time goes from {t[k]:.9g} to {t[k + 1]:.9g} s "
-        f"where the step is {found.step:.4g} s ({counted(len(gaps), 'gap')} in all); read the "
-        'pieces with `gaps="split"` or bridge the gaps with `resample`.'
-    )
+    counts = {name: int(n) for name, n in zip(names, bad.sum(axis=0), strict=True) if n}
+    huge = cells[bad & ~np.isnan(cells)]
+    said = ", ".join(f"{n} of {name}" for name, n in counts.items())
+    beyond = f"; {len(huge)} hold no measurement, such as {huge[0]:g}" if len(huge) else ""
+    place = f"{table.path.name}: {table.place(int(rows.places[at[0]]))}"
+    remarks.notes.append(
+        Finding(
+            "blank", "advice", ", ".join(counts),
+            f"{counted(int(bad.sum()), 'cell')} without a value ({said}){beyond}",
+            "the record is cut at rows that are not whole",
+            "fill short gaps with prepare", rows.name,
+            place=place + (" and others" if len(at) > 1 else ""),
+        )
+    )  # fmt: skip
 
 
 def _refuse_missing(table: Table, chosen: Chosen, rows: Rows) -> None:
-    """Name the first empty cell."""
-    names = (*chosen.inputs, *chosen.outputs, *([chosen.time] if chosen.time else []))
-    cells = rows.values if rows.t is None else np.column_stack([rows.values, rows.t])
-    bad = ~np.isfinite(cells)
+    """Name the first cell that is empty or holds no measurement."""
+    names, cells = _cells(chosen, rows)
+    bad = ~_usable(cells)
     if not bad.any():
         return
     row, column = (int(k) for k in np.argwhere(bad)[0])

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from occamid.data.findings import Finding
 from occamid.data.record import Record
 from occamid.errors import DataError, OccamidError, SettingsError, check_choice
 from occamid.reading.choose import Chosen, Key, Wanted, choose
 from occamid.reading.experiments import SAME_STEP, Gaps, Options, experiments, pieces
+from occamid.reading.remarks import Remarks, one_line
 from occamid.reading.tables import read_tables
 
 
@@ -51,36 +53,75 @@ def read(
         variable: struct or variable of a MATLAB, NumPy or HDF5 file; sheet of a workbook.
         constant: whether a channel that never changes will do, as in data to simulate.
     """
+    told = {k: v for k, v in locals().items() if k != "paths"}
+    return examine(paths, **told).records
+
+
+class Reading(NamedTuple):
+    """Records, and what was noticed about the files they are from."""
+
+    records: tuple[Record, ...]
+    findings: tuple[Finding, ...]
+
+
+def examine(
+    paths: Path | str | Sequence[Path | str],
+    *,
+    lenient: bool = False,
+    inputs: Sequence[Key] = (),
+    outputs: Sequence[Key] = (),
+    constant: bool = False,
+    variable: str | None = None,
+    **told: Any,
+) -> Reading:
+    """What :func:`read` reads, and findings about gaps, clocks, empty cells and units.
+
+    ``lenient`` makes a finding of whatever a record can still be made from: gaps, uneven steps,
+    channels that never change.  The other arguments are those of :func:`read`.
+    """
     try:
         files = _paths(paths)
+        step, resample = told.get("sampling_time"), told.get("resample")
         wanted = Wanted(
-            _keys(inputs, "inputs"), _keys(outputs, "outputs"), time, experiment,
-            timed=sampling_time is None,
+            _keys(inputs, "inputs"), _keys(outputs, "outputs"), told.get("time"),
+            told.get("experiment"), timed=step is None,
         )  # fmt: skip
-        options = Options(sampling_time, None if resample is False else resample, gaps)
+        gaps: Gaps = "split" if lenient else told.get("gaps", "error")
+        options = Options(step, None if resample is False else resample, gaps, lenient)
         _check_options(wanted, options, variable)
+        remarks = Remarks()
         with np.errstate(all="ignore"):  # numbers beyond all measure are refused by name
-            records = _records(files, wanted, options, variable)
-            if not constant:
+            records = _records(files, wanted, options, variable, remarks)
+            if not constant and not lenient:
                 _check_constant(records)
-            return _distinct_names(same_step(records))
+            found = _distinct_names(same_step(records))
+            return Reading(found, tuple(dict.fromkeys(remarks.notes)))
     except OccamidError as error:
-        raise type(error)(_one_line(str(error))) from None
+        lines = [one_line(line) for line in str(error).split("\n  - ")]
+        raise type(error)("\n  - ".join(lines)) from None
 
 
 def _records(
-    files: Sequence[Path], wanted: Wanted, options: Options, variable: str | None
+    files: Sequence[Path],
+    wanted: Wanted,
+    options: Options,
+    variable: str | None,
+    remarks: Remarks,
 ) -> list[Record]:
-    """All files, one after the other."""
+    """All files, one after the other; what is wrong with any of them is told at the end."""
     found: list[Record] = []
     first: tuple[Path, Chosen] | None = None
     for path in files:
-        for table in read_tables(path, variable):
-            table, chosen = choose(table, wanted)
-            first = first or (path, chosen)
-            _check_same_columns(first, (path, chosen))
-            for rows in experiments(table, chosen):
-                found += pieces(table, chosen, rows, options)
+        with remarks.collect():
+            for table in read_tables(path, variable):
+                table, chosen = choose(table, wanted)
+                remarks.notes += table.notes
+                first = first or (path, chosen)
+                _check_same_columns(first, (path, chosen))
+                for rows in experiments(table, chosen, remarks):
+                    with remarks.collect():
+                        found += pieces(table, chosen, rows, options, remarks)
+    remarks.tell()
     return found
 
 
@@ -95,7 +136,8 @@ def _check_same_columns(first: tuple[Path, Chosen], other: tuple[Path, Chosen]) 
 
 
 def _check_constant(records: Sequence[Record]) -> None:
-    """Refuse an input or output that never changes in any record."""
+    """Refuse inputs and outputs that never change in any record."""
+    problems = Remarks()
     for kind, names in (("input", records[0].input_names), ("output", records[0].output_names)):
         for k, name in enumerate(names):
             low, high = np.inf, -np.inf
@@ -103,10 +145,12 @@ def _check_constant(records: Sequence[Record]) -> None:
                 column = (record.u if kind == "input" else record.y)[:, k]
                 low, high = min(low, column.min()), max(high, column.max())
             if high - low <= 1e-12 * max(abs(low), abs(high)):
-                raise DataError(
-                    f"{kind} {name} is constant ({low:g}) in all records; leave it out or use a "
-                    "record in which it moves."
-                )
+                with problems.collect():
+                    raise DataError(
+                        f"{kind} {name} is constant ({low:g}) in all records; leave it out or use "
+                        "a record in which it moves."
+                    )
+    problems.tell()
 
 
 def same_step(records: Sequence[Record]) -> list[Record]:
@@ -167,9 +211,3 @@ def _check_options(wanted: Wanted, options: Options, variable: Any) -> None:
         raise SettingsError("`resample` needs the time column, which `sampling_time` replaces.")
     if variable is not None and not isinstance(variable, str):
         raise SettingsError(f"`variable` takes a name, not {variable!r}.")
-
-
-def _one_line(text: str) -> str:
-    """A message on one line; what cannot be printed is written as an escape."""
-    text = " ".join(text.split())
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

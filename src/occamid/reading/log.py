@@ -20,8 +20,10 @@ from occamid.errors import OccamidError
 from occamid.reading.choose import Chosen, Wanted, choose
 from occamid.reading.clock import seconds
 from occamid.reading.columns import Table, numbers
-from occamid.reading.experiments import FEWEST, Options, Rows, experiments, pieces
-from occamid.reading.files import _check_options, _one_line
+from occamid.reading.experiments import FEWEST, experiments, pieces
+from occamid.reading.files import _check_options
+from occamid.reading.remarks import Remarks, one_line
+from occamid.reading.steps import Options, Rows
 from occamid.reading.tables import read_tables
 
 Array = np.ndarray
@@ -56,7 +58,8 @@ def read_log(
         with np.errstate(all="ignore"):
             found = list(_logs(path, wanted, options, variable, ahead))
     except OccamidError as error:
-        raise type(error)(_one_line(str(error))) from None
+        lines = [one_line(line) for line in str(error).split("\n  - ")]
+        raise type(error)("\n  - ".join(lines)) from None
     return max(found, key=lambda log: len(log.record))
 
 
@@ -72,15 +75,18 @@ def _logs(
         extra = {ROW: rows, MEASURED: pd.Series(measured.astype(np.float64))}
         table = replace(table, columns={**table.columns, **extra})
         both = chosen._replace(outputs=(*chosen.outputs, *extra))
-        for part in _experiments(table, both):
-            for record in pieces(table, both, part, options):
-                yield _log(table, chosen, record, options)
+        remarks = Remarks()
+        for part in _experiments(table, both, remarks):
+            with remarks.collect():
+                found = pieces(table, both, part, options, remarks)
+            remarks.tell()
+            yield from (_log(table, chosen, record, options) for record in found)
 
 
-def _experiments(table: Table, chosen: Chosen) -> Iterator[Rows]:
+def _experiments(table: Table, chosen: Chosen, remarks: Remarks) -> Iterator[Rows]:
     """As for an identification, but inputs of a few samples will do."""
     if chosen.experiment or _length(table) >= FEWEST:
-        yield from experiments(table, chosen)
+        yield from experiments(table, chosen, remarks)
         return
     names = chosen.inputs + chosen.outputs
     values = np.column_stack([numbers(table, name) for name in names])
@@ -99,12 +105,8 @@ def _filled(table: Table, outputs: tuple[str, ...]) -> tuple[Table, Bool[Array, 
     """
     length = _length(table)
     there = {name: numbers(table, name) for name in outputs if name in table.columns}
-    blank = np.zeros(length, dtype=bool)
-    for values in there.values():
-        blank[: len(values)] |= np.isnan(values)
-    every = [np.isnan(values) for values in there.values()]
-    filled = np.flatnonzero(~np.all(every, axis=0)) if every else np.array([], dtype=int)
-    end = int(filled[-1]) + 1 if len(filled) else 0
+    last = [np.flatnonzero(~np.isnan(values))[-1:] + 1 for values in there.values()]
+    end = min((int(row[0]) if len(row) else 0 for row in last), default=0)
     if len(there) < len(outputs):
         end = 0
     after = np.arange(length) >= end
@@ -119,13 +121,14 @@ def _log(table: Table, chosen: Chosen, record: Record, options: Options) -> Log:
     """A record without the channels that went along."""
     at, measured = record.y[:, -2], record.y[:, -1] > 1 - 1e-9
     names = record.output_names[:-2]
-    record = replace(record, y=record.y[:, :-2], output_names=names)
+    units = record.output_units[:-2]
+    record = replace(record, y=record.y[:, :-2], output_names=names, output_units=units)
     head = len(measured) if measured.all() else int(np.argmin(measured))
     return Log(record, head, _times(table, chosen, record, at))
 
 
 def _times(table: Table, chosen: Chosen, record: Record, at: Float[Array, " N"]) -> list[Any]:
-    """The file's own times of rows; between them, where it was resampled, in the same notation."""
+    """The file's own times of rows; where dates were resampled, seconds from the first row."""
     if chosen.time is None:
         return (np.arange(len(record)) * record.sampling_time).tolist()
     column = table.columns[chosen.time].reset_index(drop=True)

@@ -13,15 +13,17 @@ from typing import Any
 import pandas as pd
 
 from occamid.errors import DataError, FileError, OccamidError, SettingsError
+from occamid.reading.archives import MOST_BYTES, MOST_CELLS, MOST_ROWS, check_workbook, too_large
 from occamid.reading.arrays import read_hdf5, read_mat, read_mat73, read_npz
 from occamid.reading.columns import (
     Table,
-    check_units,
     clock_seconds,
     closest,
     column_names,
     is_data,
     listed,
+    noted_units,
+    units_row,
     without_empty_end,
 )
 from occamid.reading.text import read_text
@@ -82,6 +84,7 @@ def read_tables(path: Path, variable: str | None = None) -> list[Table]:
 def read_excel(path: Path, sheet: str | None = None) -> Table:
     """A sheet of a workbook: the only one that holds anything, or the one named."""
     openpyxl = _library("openpyxl", path)
+    check_workbook(path)
     with path.open("rb") as file:
         book = openpyxl.load_workbook(io.BytesIO(file.read()), read_only=True, data_only=True)
     sheets = {s.title: s for s in book.worksheets}
@@ -97,7 +100,7 @@ def read_excel(path: Path, sheet: str | None = None) -> Table:
         raise DataError(
             f"{path}: several sheets hold data ({listed(chosen)}); name one with `variable`."
         )
-    rows = list(sheets[chosen[0]].iter_rows(values_only=True)) if chosen else []
+    rows = _rows(path, sheets[chosen[0]]) if chosen else []
     book.close()
     return _sheet_table(path, rows)
 
@@ -107,7 +110,10 @@ def read_parquet(path: Path) -> Table:
     _library("pyarrow", path)
     parquet = importlib.import_module("pyarrow.parquet")
     with path.open("rb") as file:
-        frame = parquet.ParquetFile(file).read(use_threads=False).to_pandas(ignore_metadata=True)
+        table = parquet.ParquetFile(file)
+        if 8 * table.metadata.num_rows * table.metadata.num_columns > MOST_BYTES:
+            raise too_large(path)
+        frame = table.read(use_threads=False).to_pandas(ignore_metadata=True)
     names = column_names(path, list(frame.columns), "the file")
     frame.columns = names
     if not len(frame.columns) or not len(frame):
@@ -213,6 +219,18 @@ def _library(name: str, path: Path) -> Any:
         ) from None
 
 
+def _rows(path: Path, sheet: Any) -> list[Sequence[Any]]:
+    """The cells of a sheet, no more than a workbook can have: rows that are left out count too."""
+    rows: list[Sequence[Any]] = []
+    cells = 0
+    for row in sheet.iter_rows(values_only=True):
+        cells += len(row)
+        rows.append(row)
+        if len(rows) > MOST_ROWS or cells > MOST_CELLS:
+            raise too_large(path)
+    return rows
+
+
 def _filled(sheet: Any) -> bool:
     rows = sheet.iter_rows(max_row=SHEET_PEEK, values_only=True)
     return any(cell is not None for row in rows for cell in row)
@@ -233,15 +251,23 @@ def _sheet_table(path: Path, rows: Sequence[Sequence[Any]]) -> Table:
     ]
     number, first = table[0]
     names: list[Any] = [""] * (right - left)
+    units: list[str] = []
     if not all(is_data(cell) for cell in first):
         names, table = first, table[1:]
         _check_headings(path, number, names, table)
+        units = units_row([row for _, row in table[:2]])
+        table = table[1:] if units else table
     columns = column_names(path, names, f"row {number}")
+    note = noted_units(columns, units, f"row {number + 1}", path) if units else None
     cells = list(zip(*(row for _, row in table), strict=True))
     series = {name: _cells(values) for name, values in zip(columns, cells, strict=True)}
     numbers = [number for number, _ in table]
     return Table(
-        path=path, columns=without_empty_end(series), place=lambda row: f"row {numbers[row]}"
+        path=path,
+        columns=without_empty_end(series),
+        place=lambda row: f"row {numbers[row]}",
+        units=dict(zip(columns, units, strict=False)),
+        notes=(note,) if note else (),
     )
 
 
@@ -254,7 +280,7 @@ def _skipped(row: Sequence[Any]) -> bool:
 def _check_headings(
     path: Path, number: int, names: Sequence[Any], table: Sequence[tuple[int, Sequence[Any]]]
 ) -> None:
-    """Refuse a title above the table, names without data and a row of units."""
+    """Refuse a title above the table, and names without data."""
     if not table:
         raise DataError(
             f"{path}: there is no row of data below the names in row {number}; export it again."
@@ -265,7 +291,6 @@ def _check_headings(
             f"{path}: row {number} names {named} of {len(names)} columns; remove the rows above "
             "the table."
         )
-    check_units(path, [row for _, row in table[:2]], f"row {table[0][0]}")
 
 
 def _cells(values: Sequence[Any]) -> pd.Series:

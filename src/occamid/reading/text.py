@@ -9,6 +9,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,15 +18,18 @@ import pandas as pd
 from occamid.errors import DataError, FileError
 from occamid.reading.columns import (
     Table,
-    check_units,
     column_names,
     counted,
     is_data,
     is_date,
+    noted_units,
+    units_row,
     without_empty_end,
 )
 
 SNIFFED = 65536  # characters that decide on delimiter, decimal sign and names
+WIDEST = 64 * SNIFFED  # characters of a line
+HEADING = 20  # lines that a quoted heading may go on for
 ANY_SPACE = " "
 # The first of those that fit equally well is taken; "," is last of the marks because it may be a
 # decimal sign.
@@ -57,6 +61,7 @@ class Layout(NamedTuple):
     decimal: str
     names: tuple[str, ...]
     start: int  # lines before the first row of data
+    units: tuple[str, ...] = ()
 
 
 def read_text(path: Path) -> Table:
@@ -68,11 +73,15 @@ def read_text(path: Path) -> Table:
         layout = layout._replace(decimal=",")  # the first comma comes late in the file
         frame = _parsed(path, text, layout)
     columns = {name: frame[k] for k, name in enumerate(layout.names)}
+    units = layout.units
+    note = noted_units(layout.names, units, f"line {layout.start}", path) if units else None
     return Table(
         path=path,
         columns=without_empty_end(columns),
         place=lambda row: _place(path, layout, row),
         decimal=layout.decimal,
+        units=dict(zip(layout.names, units, strict=False)),
+        notes=(note,) if note else (),
     )
 
 
@@ -126,31 +135,57 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 def _sniff(path: Path, text: str) -> Layout:
     """Delimiter, decimal sign and names from the beginning of a file."""
-    head = text[:SNIFFED]
-    if len(text) > SNIFFED:
-        ends = [m.start() for m in _LINE_END.finditer(head)]
-        if not ends:
-            raise FileError(f"{path}: the first line is longer than {SNIFFED} characters.")
-        head = head[: ends[-1]]
-    lines = [(number, line) for number, line in _lines(head) if line.strip(" \t\x1a")]
+    lines = _whole_headings([(n, x) for n, x in _lines(_head(path, text)) if x.strip(" \t\x1a")])
     if not lines:
         raise DataError(f"{path}: the file holds no data.")
-    body = [line for _, line in lines[1:][-200:]] or [lines[0][1]]
+    body = _sample([line for _, line in lines[1:]]) or [lines[0][1]]
     scores = {layout: _score(body, *layout) for layout in LAYOUTS}
     delimiter, decimal = max(LAYOUTS, key=lambda layout: scores[layout][:2])
     width = scores[delimiter, decimal][2]
-    rows = [(number, _split(line, delimiter)) for number, line in lines]
-    first = rows[0][1]
-    named = not all(is_data(cell, decimal) for cell in first)
-    if named:
-        names = _headings(path, rows, width, decimal)
-        start = rows[0][0]
-        check_units(path, [cells for _, cells in rows[1:3]], _line_of(rows, 1), decimal)
+    rows = [(number, _split(line, delimiter)) for number, line in lines[:200]]
+    units: list[str] = []
+    if not all(is_data(cell, decimal) for cell in rows[0][1]):
+        names = _headings(path, rows, width)
+        units = units_row([cells for _, cells in rows[1:3]], decimal)
+        start = rows[1 if units else 0][0]
+        where = f"line {rows[0][0]}"
     else:
         start = rows[0][0] - 1
-        names = _names_in_comment(head, start, delimiter, width) or [""] * width
-    where = f"line {start}" if any(names) else "the file"
-    return Layout(delimiter, decimal, tuple(column_names(path, names, where)), start)
+        names = _names_in_comment(_head(path, text), start, delimiter, width) or [""] * width
+        where = f"line {start}" if any(names) else "the file"
+    found = tuple(column_names(path, names, where))
+    return Layout(delimiter, decimal, found, start, tuple(units))
+
+
+def _head(path: Path, text: str) -> str:
+    """Whole lines from the beginning: some thousands of characters, or three lines if longer."""
+    if len(text) <= SNIFFED:
+        return text
+    ends = [m.start() for m in _LINE_END.finditer(text[:SNIFFED])]
+    if len(ends) < 3:
+        ends = [m.start() for m in islice(_LINE_END.finditer(text[:WIDEST]), 4)]
+    if not ends:
+        raise FileError(f"{path}: the first line is longer than {WIDEST} characters.")
+    return text[: ends[-1]]
+
+
+def _whole_headings(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The lines, with the first one whole where a quoted heading goes on in the next."""
+    for count in range(1, min(HEADING, len(lines)) + 1):
+        first = " ".join(line for _, line in lines[:count])
+        if first.count('"') % 2 == 0:
+            return [(lines[count - 1][0], first), *lines[count:]]
+    return lines
+
+
+def _sample(lines: Sequence[str]) -> list[str]:
+    """The last lines, no more than decide on the layout."""
+    kept: list[str] = []
+    for line in reversed(lines[-200:]):
+        kept.append(line)
+        if sum(map(len, kept)) > SNIFFED:
+            break
+    return kept[::-1]
 
 
 def _score(lines: Sequence[str], delimiter: str, decimal: str) -> tuple[bool, float, int]:
@@ -162,9 +197,7 @@ def _score(lines: Sequence[str], delimiter: str, decimal: str) -> tuple[bool, fl
     return width > 1, round(good * count / len(rows), 6), width
 
 
-def _headings(
-    path: Path, rows: Sequence[tuple[int, list[str]]], width: int, decimal: str
-) -> list[str]:
+def _headings(path: Path, rows: Sequence[tuple[int, list[str]]], width: int) -> list[str]:
     """The cells of the first line as names of ``width`` columns."""
     number, names = rows[0]
     if len(rows) == 1:
@@ -251,10 +284,6 @@ def _has_decimal_commas(frame: pd.DataFrame) -> bool:
         if not is_date(texts.iloc[0]) and texts.str.fullmatch(_COMMA_NUMBER).any():
             return True
     return False
-
-
-def _line_of(rows: Sequence[tuple[int, list[str]]], index: int) -> str:
-    return f"line {rows[index][0]}" if index < len(rows) else ""
 
 
 def _place(path: Path, layout: Layout, row: int) -> str:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from occamid.assessment.check.delay import Delay, delays
+from occamid.assessment.check.dynamics import EFFECT
 from occamid.assessment.metrics import fit_percent
 from occamid.assessment.residuals import Outcome, ResidualAnalysis, analyse
 from occamid.assessment.run import Run
@@ -63,7 +65,8 @@ def content(
         seen: runs on the records it was identified on.
         unseen: runs on records it has not seen; without any, the page judges on ``seen`` and says
             so.
-        notes: ``title``, and anything else for the table of provenance.
+        notes: ``title``, ``findings`` about the data, and anything else for the table of
+            provenance.
     """
     shown = unseen or seen
     role = "test" if unseen else "estimation"
@@ -75,12 +78,14 @@ def content(
     calibration = _calibration(shown, model)
     rest = dict(notes or {})
     facts = _facts(model, batch, analyses[role], calibration)
+    _add_delays(facts, [run.record for run in seen])
     facts |= {"data": role, "n_init": shown[0].free.n_init}
     facts["diverged"] = max(run.free.diverged for run in shown)
     _add_predictions(facts["outputs"], model, shown, analyses[role])
     return plain(
         {
             "title": str(rest.pop("title", seen[0].record.name)),
+            "findings": rest.pop("findings", []),
             "facts": facts,
             "verdict": verdict(facts),
             "records": [_record(run.record, "estimation") for run in seen]
@@ -149,6 +154,23 @@ def _facts(
         "runs": batch.shape[0] * batch.shape[1] if batch else 0,
         "sampling_time": model.sampling_time,
     }
+
+
+def _add_delays(facts: dict[str, Any], records: Sequence[Record]) -> None:
+    """What the data say about the delay of each input, to the output where it is surest."""
+    surest: dict[str, Delay] = {}
+    for delay in delays(tuple(records)):
+        known = surest.get(delay.input)
+        if delay.effect > EFFECT and (known is None or delay.certainty > known.certainty):
+            surest[delay.input] = delay
+    for channel in facts["inputs"]:
+        found = surest.get(channel["name"])
+        channel["delay"] = found and {
+            "samples": list(found.interval),
+            "best": found.best,
+            "probability": found.certainty,
+            "seconds": [lag * facts["sampling_time"] for lag in found.interval],
+        }
 
 
 def _add_predictions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -11,10 +12,12 @@ import numpy as np
 from jaxtyping import Float
 
 from occamid.assessment.run import Run
+from occamid.data.findings import Finding
 from occamid.data.record import Record
 from occamid.errors import SettingsError
 from occamid.files.atomic import replace_file
 from occamid.networks import matrices
+from occamid.reporting.series import decimate
 from occamid.training.model import Model
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ else:
     Figure = Any
 
 BLUE, GREY = "#1f5fa8", "#8a8a8a"
+MARKS = {"note": "#8a8a8a", "advice": "#d9822b", "fault": "#c23030"}
+MOST_PANELS = 12
 MISSING = 'figures need matplotlib; install it with pip install "occamid[plots]".'
 
 
@@ -96,6 +101,35 @@ def compare_figure(
         axis.spines[["top", "right"]].set_visible(False)
         axis.set_xlabel("time [s]")
     figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def findings_figure(records: Sequence[Record], findings: Sequence[Finding]) -> Figure:
+    """Every channel over time, with the places of the findings about it marked."""
+    first = records[0]
+    names = (*first.input_names, *first.output_names)[:MOST_PANELS]
+    units = dict(zip(first.input_names, first.input_units, strict=False))
+    units |= dict(zip(first.output_names, first.output_units, strict=False))
+    figure = _figure(10, 1.0 + 1.5 * len(names))
+    axes = figure.subplots(len(names), 1, squeeze=False, sharex=True)[:, 0]
+    for axis, name in zip(axes, names, strict=True):
+        k = names.index(name)
+        for record in records:
+            x = np.concatenate([record.u, record.y], axis=1)[:, k]
+            at = decimate(x[:, None])
+            time = record.start + at * record.sampling_time
+            axis.plot(time, x[at], color=BLUE, lw=0.8)
+        told = [f for f in findings if f.times and f.channel in (name, "")]
+        for finding in told:
+            for a, b in finding.times:
+                axis.axvspan(a, b, color=MARKS[finding.severity], alpha=0.3, lw=2)
+        said = ", ".join(dict.fromkeys(f.kind for f in told))
+        unit = units.get(name, "")
+        axis.set_ylabel(f"{name} [{unit}]" if unit else name, fontsize=8)
+        axis.set_title(said, loc="right", fontsize=8, color=MARKS["advice"])
+        axis.margins(x=0.01)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xlabel("time [s]")
     return figure
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from occamid.files.plain import in_order
 from occamid.reporting.plots import MOST_CHANNELS, MOST_INPUTS, MOST_OUTPUTS, figures
 from occamid.reporting.verdict import p_value, percent
 
@@ -17,6 +18,7 @@ TALLEST, FINEST = 14, 3  # pixels of a cell
 
 def render(content: dict[str, Any]) -> str:
     """The report as HTML; ``content`` is what :func:`content` returned."""
+    content = in_order(content)  # names cannot turn a sentence round
     page = _environment().get_template("template.html.j2")
     return page.render(
         c=content,

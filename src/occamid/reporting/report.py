@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from occamid.assessment.check.records import check
+from occamid.data.findings import Finding
 from occamid.data.record import Record, as_records
 from occamid.files.atomic import replace_file
 from occamid.identification.identify import Fit
@@ -36,11 +38,19 @@ def report(
 
 
 def fit_content(
-    fit: Fit, seen: Sequence[Shown], unseen: Sequence[Shown], title: str
+    fit: Fit,
+    seen: Sequence[Shown],
+    unseen: Sequence[Shown],
+    title: str,
+    findings: Sequence[Finding] | None = None,
 ) -> dict[str, Any]:
-    """What the page of a fit shows."""
+    """What the page of a fit shows; findings about the data stand at its head."""
+    if findings is None:
+        findings = check(fit.records, [run.record for run in unseen])
     notes = {
         "title": title,
+        "findings": [finding.as_dict() for finding in findings],
+        "data used": fit.coverage_of_data,
         "family": f"{fit.family.name}: {fit.family.about}",
         "effort": fit.options.effort,
         "chosen because": fit.grounds,

@@ -12,6 +12,7 @@ from safetensors.numpy import save
 
 from occamid.assessment.run import Run
 from occamid.bands.modelfile import NAME as MODEL
+from occamid.data.findings import Finding
 from occamid.data.record import Record
 from occamid.errors import FileError
 from occamid.files import manifest
@@ -42,18 +43,26 @@ def judge(record: Record, run: Run) -> dict[str, Any]:
     }
 
 
-def write(fit: Fit, job: Job, test: Sequence[Record], folder: Path) -> dict[str, Any]:
+def write(
+    fit: Fit,
+    job: Job,
+    test: Sequence[Record],
+    folder: Path,
+    findings: Sequence[Finding] = (),
+) -> dict[str, Any]:
     """Everything of a run into a folder; returns its summary and the report's verdict."""
     seen = show(fit.model, fit.records)
     unseen = show(fit.model, [record[:MOST_ROWS] for record in test])
     title = job.example or Path(job.files[0]).stem
-    page = fit_content(fit, seen, unseen, title)
+    page = fit_content(fit, seen, unseen, title, findings)
     summary = plain(
         (_batch_summary(fit.batch) if fit.batch else {})
         | {
             "provenance": provenance() | {"seed": fit.options.seed},
             "family": fit.family.name,
             "grounds": fit.grounds,
+            "data_used": fit.coverage_of_data,
+            "findings": [finding.as_dict() for finding in findings],
             "expected_rmse": list(fit.expected_rmse),
             "expected_interval": [list(ends) for ends in fit.expected_interval],
             "trials": [trial._asdict() for trial in fit.trials],

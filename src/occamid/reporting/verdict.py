@@ -25,7 +25,7 @@ def verdict(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def headline(facts: dict[str, Any]) -> str:
-    """``Keeps 6 of 41 regressors; the input u acts after 3 samples (0.24 s); …``."""
+    """``Keeps 6 of 41 regressors; the input u acts after 3 samples (0.24 s, 97 % sure); …``."""
     parts = [f"keeps {facts['kept']} of {_count(facts['candidates'], 'regressor')}"]
     parts += [_acts(channel) for channel in facts["inputs"][:INPUTS_NAMED]]
     hidden = len(facts["inputs"]) - INPUTS_NAMED
@@ -54,12 +54,18 @@ def basis(facts: dict[str, Any]) -> str:
 
 
 def _acts(channel: dict[str, Any]) -> str:
-    name, lag = channel["name"], channel["lag"]
-    if lag is None:
+    """Whether an input is used; its delay only with the probability that the data give it."""
+    name, delay = channel["name"], channel.get("delay")
+    if channel["lag"] is None:
         return f"the input {name} is not used"
-    if lag == 0:
-        return f"the input {name} acts within the same sample"
-    return f"the input {name} acts after {_count(lag, 'sample')} ({channel['seconds']:.4g} s)"
+    if not delay:
+        return f"the input {name} is used"
+    (low, high), (start, end) = delay["samples"], delay["seconds"]
+    if low == high:
+        sure = percent(100 * delay["probability"])
+        return f"the input {name} acts after {_count(low, 'sample')} ({start:.4g} s, {sure} sure)"
+    between = f"{low} to {high} samples ({start:.4g} to {end:.4g} s, 90 % sure)"
+    return f"the input {name} acts after {between}"
 
 
 def _of_data(facts: dict[str, Any]) -> list[dict[str, str]]:
@@ -170,8 +176,8 @@ def _of_samples(facts: dict[str, Any]) -> list[dict[str, str]]:
             {
                 "title": "Part of the posterior diverged",
                 "text": f"{percent(100 * facts['diverged'])} of the posterior left the range of "
-                "the data in free run and was set aside. Prefer a sparser model (a later cycle, "
-                "a larger λ).",
+                "the data in free run, which widens the band. Prefer a sparser model (a later "
+                "cycle, a larger λ).",
             }
         )
     if 2 * facts["failed"] > facts["runs"]:

@@ -1,0 +1,1 @@
+"""What is wrong with logged data, or worth knowing, before a model is made of it."""
