@@ -109,15 +109,22 @@ At = Annotated[
 def data_options(told: dict[str, Any]) -> dict[str, Any]:
     """What the command line says about the data, as a job names it."""
     same = ("example", "inputs", "outputs", "time", "sampling_time", "experiment", "gaps")
-    from occamid.training.settings import read_toml
-
     step, resample = told["resample_to"], told["resample"]
     return {name: told[name] for name in (*same, "variable", "split")} | {
         "files": [str(p.absolute()) for p in told["files"] or []],
         "test": [str(p.absolute()) for p in told["test"] or []],
         "resample": (resample or None) if step is None else step,
-        "prepare": read_toml(told["prepare"]) if told["prepare"] else None,
+        "prepare": _steps(told["prepare"]),
     }
+
+
+def _steps(path: Path | None) -> dict[str, Any] | None:
+    """The steps of a file, if there is one."""
+    if path is None:
+        return None
+    from occamid.training.settings import read_toml  # heavy
+
+    return read_toml(path)
 
 
 def identify_options(told: dict[str, Any]) -> dict[str, Any]:
