@@ -239,6 +239,7 @@ def test_the_table_of_families_marks_the_chosen_one(
         ),
         family=SimpleNamespace(name="linear"),
         grounds="linear is near enough",
+        coverage_of_data="trained on all 10 rows",
     )
     train._show(found, {"verdict": {"headline": "Good.", "warnings": []}, "test": []}, tmp_path)
     said = capsys.readouterr().out

@@ -10,7 +10,7 @@ import typer
 
 from occamid.cli import arguments as a
 from occamid.cli.flags import as_flags
-from occamid.cli.shared import say
+from occamid.cli.shared import require_files, say
 
 if TYPE_CHECKING:
     from occamid.data.findings import Finding
@@ -45,6 +45,8 @@ def check(
 
     Exit code 0: nothing to look at; 1: advice; 2: the files cannot be read.
     """
+    require_files([*files, *(test or [])])
+
     from occamid.assessment.check.records import check as check_records
     from occamid.data.findings import ordered, worst
     from occamid.data.prepare import split_in_time

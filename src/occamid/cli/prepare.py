@@ -10,7 +10,7 @@ import typer
 
 from occamid.cli import arguments as a
 from occamid.cli.check import Files, reading_options
-from occamid.cli.shared import say
+from occamid.cli.shared import require_files, say
 
 if TYPE_CHECKING:
     from occamid.data.record import Record
@@ -68,6 +68,8 @@ def prepare(
     The steps can be given to [bold]occamid identify --prepare[/bold], which keeps them with the
     model.
     """
+    require_files([*files, *([steps] if steps else [])])
+
     from occamid.data.prepare import fitted, split_in_time
     from occamid.data.prepare import prepare as prepare_records
     from occamid.reading.files import examine

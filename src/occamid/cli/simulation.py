@@ -19,14 +19,12 @@ from occamid.bands.modelfile import read_about
 from occamid.cli.shared import console, listed, neutral, say
 from occamid.errors import DataError, SettingsError
 from occamid.files.atomic import replace_file
-from occamid.files.plain import plain
+from occamid.files.plain import cell_name, plain
 from occamid.identification.job import Job
 from occamid.reading.choose import Wanted
 from occamid.reading.experiments import SAME_STEP, Options
 from occamid.reading.log import Log, read_log
 from occamid.reporting import figures, runs
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes cells that begin like this
 
 
 class Like(NamedTuple):
@@ -213,7 +211,7 @@ def _table(times: Sequence[Any], names: Sequence[str], found: Run) -> pd.DataFra
     written = [f"{t:.15g}" if isinstance(t, float) else str(t) for t in times]
     columns: dict[str, Any] = {"time": written}
     for k, name in enumerate(names):
-        name = _heading(name)
+        name = cell_name(name)
         columns |= {
             name: found.mean[:, k],
             f"{name} std": found.spread[:, k],
@@ -221,11 +219,6 @@ def _table(times: Sequence[Any], names: Sequence[str], found: Run) -> pd.DataFra
             f"{name} high": high[:, k],
         }
     return pd.DataFrame(columns)
-
-
-def _heading(name: str) -> str:
-    """A name that no spreadsheet takes for a formula."""
-    return f"'{name}" if name.startswith(FORMULA) else name
 
 
 def _write(table: pd.DataFrame, to: Target, known: int, facts: dict[str, Any]) -> None:
