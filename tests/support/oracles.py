@@ -275,3 +275,56 @@ def free_run(
         if t >= len(y_known):
             y[t] = predicted
     return y
+
+
+def state_space_forward(p: Tree, z: Array) -> tuple[list[Array], list[Array], Array]:
+    """States (the zero state first), unit values and outputs of a state-space network."""
+    x, units, y = [np.zeros(p["state.W_x"].shape[0])], [], []
+    for z_t in z:
+        h = np.tanh(p["unit.W_x"] @ x[-1] + p["unit.W_u"] @ z_t + p.get("unit.b", 0.0))
+        both = [
+            p[f"{part}.W_x"] @ x[-1]
+            + p[f"{part}.W_u"] @ z_t
+            + p[f"{part}.W_h"] @ h
+            + p.get(f"{part}.b", 0.0)
+            for part in ("state", "out")
+        ]
+        units.append(h)
+        x.append(both[0])
+        y.append(both[1])
+    return x, units, np.stack(y)
+
+
+def state_space_curvature(p: Tree, z: Array, y: Array) -> Tree:
+    """Lemma 2 with a linear path: a double loop over t and j ≤ t, each loss on its own."""
+    x, units, predicted = state_space_forward(p, z)
+    total = {name: np.zeros_like(value) for name, value in p.items()}
+
+    def add(part: str, into: Array, j: int) -> None:
+        sources = {"x": x[j], "u": z[j], "h": units[j]}
+        for name in total:
+            if name.startswith(f"{part}.W"):
+                total[name] += np.outer(into, sources[name[-1]] ** 2)
+        if f"{part}.b" in total:
+            total[f"{part}.b"] += into
+
+    for t in range(len(z)):
+        g_y, h_y = predicted[t] - y[t], np.ones_like(y[t])
+        g_next, h_next = np.zeros_like(x[0]), np.zeros_like(x[0])
+        add("out", h_y, t)
+        for j in range(t, -1, -1):
+            if j < t:
+                g_y, h_y = np.zeros_like(g_y), np.zeros_like(h_y)
+                add("state", h_next, j)
+            first = 1 - units[j] ** 2
+            g_h = p["out.W_h"].T @ g_y + p["state.W_h"].T @ g_next
+            h_h = (p["out.W_h"] ** 2).T @ h_y + (p["state.W_h"] ** 2).T @ h_next
+            g_a, h_a = first * g_h, first**2 * h_h - 2 * units[j] * first * g_h
+            add("unit", h_a, j)
+            g_next, h_next = (
+                p["out.W_x"].T @ g_y + p["state.W_x"].T @ g_next + p["unit.W_x"].T @ g_a,
+                (p["out.W_x"] ** 2).T @ h_y
+                + (p["state.W_x"] ** 2).T @ h_next
+                + (p["unit.W_x"] ** 2).T @ h_a,
+            )
+    return total

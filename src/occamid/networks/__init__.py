@@ -13,6 +13,7 @@ from occamid.networks.base import (
 from occamid.networks.groups import STRUCTURES, Group, Groups, group_norm, groups_for
 from occamid.networks.mlp import MLP
 from occamid.networks.recurrent import Recurrent
+from occamid.networks.state_space import StateSpace
 
 __all__ = [
     "ACTIVATIONS",
@@ -24,6 +25,7 @@ __all__ = [
     "Network",
     "Params",
     "Recurrent",
+    "StateSpace",
     "group_norm",
     "groups_for",
     "init",

@@ -117,7 +117,8 @@ def is_matrix(name: str) -> bool:
 
 def reads_regressors(name: str) -> bool:
     """Whether the columns of this matrix are regressors."""
-    return name.startswith(("layer0.W", "skip.W", "lstm0.W_i", "rnn0.W_i"))
+    first = ("layer0.W", "skip.W", "lstm0.W_i", "rnn0.W_i", "state.W_u", "unit.W_u", "out.W_u")
+    return name.startswith(first)
 
 
 def matrices(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""What a state-space fit leaves: a network, its doubt, and how to run it on new data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from occamid.networks.base import is_matrix
+from occamid.networks.state_space import StateSpace
+from occamid.training.state_space.first_state import FirstState, StatePrior, first_state, simulate
+from occamid.training.state_space.trajectory import Sizes, Weights, split
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted:
+    """One fitted state-space network, in scaled units.
+
+    Args:
+        sizes: of the network and the number of records it was fitted to.
+        w: flat weights, ``[A B d F]``, ``[W V b]``, ``[C D c G]``, then the first states.
+        mask: false where a weight was pruned.
+        alpha: precision of the prior of every weight.
+        precision: ``A = Σ Jᵀ J / σ² + diag α``, a unit diagonal where the mask is false.
+        variance: of the noise of every output.
+        log_evidence: of the records under this model.
+        effective: number of effective parameters.
+        error: root mean square of the free run's error over the rows that were looked at.
+        held_back: the same over the rows that were held back; NaN where there were none.
+        states: moments of the training states, the prior of a first state on new data.
+    """
+
+    sizes: Sizes
+    w: Float[Array, " P"]
+    mask: Bool[Array, " P"]
+    alpha: Float[Array, " P"]
+    precision: Float[Array, "P P"]
+    variance: Float[Array, " ny"]
+    log_evidence: float
+    effective: float
+    error: Float[Array, " ny"]
+    held_back: Float[Array, " ny"]
+    states: StatePrior
+
+    @property
+    def weights(self) -> Weights:
+        """The matrices."""
+        return split(self.sizes, self.w)
+
+    @property
+    def units(self) -> int:
+        """How many units were not pruned."""
+        return int(np.sum(split(self.sizes, self.mask).unit.any(axis=1)))
+
+    def network(self) -> tuple[StateSpace, dict[str, Array]]:
+        """The network without what was pruned, and its parameters."""
+        whole, params = as_network(self.sizes, self.w)
+        live = whole.live({name: v != 0 for name, v in params.items() if is_matrix(name)})
+        return whole.compact(params, live)
+
+    def covariance(self) -> tuple[Float[Array, "n n"], Array]:
+        """Covariance of the weights that are left, and their places in ``w``."""
+        place = np.flatnonzero(self.mask)
+        part = self.precision[np.ix_(place, place)]
+        d = np.sqrt(np.diag(part))
+        values, vectors = np.linalg.eigh(part / d / d[:, None])
+        root = vectors / np.sqrt(np.maximum(values, 1e-13)) / d[:, None]
+        return root @ root.T, place
+
+    def first_state(self, u: Float[Array, "n nu"], y: Float[Array, "n ny"]) -> FirstState:
+        """The state before the first row of new data, from its first outputs ``y``."""
+        return first_state(self.sizes, self.weights, u[: len(y)], y, self.variance, self.states)
+
+    def simulate(self, u: Float[Array, "T nu"], y: Float[Array, "n ny"]) -> Float[Array, "T ny"]:
+        """Free run on new data whose first outputs are ``y``; the model's outputs in every row."""
+        return simulate(self.sizes, self.weights, u, self.first_state(u, y).x)[1]
+
+
+def as_network(sizes: Sizes, w: Float[Array, "*b P"]) -> tuple[StateSpace, dict[str, Array]]:
+    """Flat weights (or anything of their shape) as a network and its tree of parameters."""
+    at, n, read = split(sizes, w), sizes.nx, sizes.nx + sizes.nu
+    network = StateSpace(sizes.nu, sizes.nx, sizes.m, sizes.ny)
+    tree = {
+        f"{part}.{name}": values
+        for part, matrix in (("state", at.state), ("unit", at.unit), ("out", at.out))
+        for name, values in (
+            ("W_x", matrix[..., :n]),
+            ("W_u", matrix[..., n:read]),
+            ("W_h", matrix[..., read + 1 :]),
+            ("b", matrix[..., read]),
+        )
+    }
+    return network, {name: tree[name] for name in network.specs()}
+
+
+def as_flat(sizes: Sizes, params: dict[str, Array], first: Float[Array, "R nx"]) -> Array:
+    """The flat weights of a network's parameters and the first states of its records."""
+    w = np.zeros(sizes.total)
+    places = as_network(sizes, np.arange(sizes.total))[1]
+    for name, place in places.items():
+        w[place] = params[name]
+    split(sizes, w).first[:] = first
+    return w

@@ -1,0 +1,258 @@
+"""A state-space fit as a problem for Levenberg's method: compiled sums over the records' rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from occamid.training.state_space.levenberg import Expansion
+from occamid.training.state_space.sensitivity import BLOCK, Sums, sums
+from occamid.training.state_space.trajectory import Run, Segments, Sizes, arrange, free_run, split
+
+Array = np.ndarray
+ACCEPTED = 1e-6  # a trajectory that moved more in its last pass is refused (METHOD section 9)
+ROWS_PER_WEIGHT = 100  # rows of JᵀJ for every weight, beyond which rows are left out of it
+THINNEST = 8  # at most every eighth row is used
+TOGETHER = 300_000  # rows of fits that run in one program where there are many processors
+DIFFERENCE = 0.1  # share of a step over which its second derivative is taken (Transtrum 2012)
+CACHE_MB = 16.0  # on a CPU a chunk of time stays in the cache (measured: three times faster)
+
+
+class Carry(NamedTuple):
+    """Starts of the segments and their transition matrices, of every fit."""
+
+    starts: Float[Array, "M K nx"]
+    phi: Float[Array, "M K nx nx"]
+
+
+class FreeRuns:
+    """Free runs over records in segments: a :class:`~.levenberg.Problem`.
+
+    Args:
+        sizes: of the network, with the number of records.
+        records: inputs, outputs and weight of each row, in scaled units; weight 0 is not looked at.
+        memory_mb: how much one expansion may hold; time is cut into chunks accordingly.
+        parallel: associative scans, and several fits in one program; by default wherever the
+            processor is not a CPU.
+        lanes: how many fits there will be at most.
+        seed: of the rows that are left out of ``JᵀJ``.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        records: Sequence[tuple[Array, Array, Array]],
+        *,
+        memory_mb: float = 1024.0,
+        parallel: bool | None = None,
+        lanes: int = 1,
+        seed: int = 0,
+    ) -> None:
+        rows = sum(len(u) for u, _, _ in records)
+        self.parallel = jax.default_backend() != "cpu" if parallel is None else parallel
+        self.length = segment_length([len(u) for u, _, _ in records], self.parallel)
+        self.sizes, self.memory_mb = sizes, memory_mb
+        self.width = int(np.clip(TOGETHER // rows, 1, lanes)) if self.parallel else 1
+        self.data = jax.tree.map(jnp.asarray, arrange(records, self.length))
+        self.looked_at = float(sum(np.sum(weight) for _, _, weight in records))
+        wanted = rows * sizes.ny / (ROWS_PER_WEIGHT * sizes.total)
+        self.thin = int(2 ** np.floor(np.log2(np.clip(wanted, 1, THINNEST))))
+        self._rng = np.random.default_rng(seed)
+
+    @property
+    def rows(self) -> Float[Array, " ny"]:
+        """How many rows of each output are looked at."""
+        return np.full(self.sizes.ny, self.looked_at)
+
+    def carry(self, lanes: int) -> Carry:
+        """Before the first run nothing is known about the starts."""
+        K, nx = len(self.data.first), self.sizes.nx
+        return Carry(np.zeros((lanes, K, nx)), np.zeros((lanes, K, nx, nx)))
+
+    def expand(
+        self, w: Float[Array, "M P"], variance: Float[Array, "M ny"], carry: Carry, exact: bool
+    ) -> tuple[Expansion, Carry]:
+        """Sums at ``w``, whose trajectory starts at ``carry``.
+
+        ``exact`` takes every row of ``JᵀJ``: the mean over all ways to thin it.
+        """
+        offsets = range(self.thin) if exact else [int(self._rng.integers(self.thin))]
+        pieces = self._chunks(self.thin)
+        kept: list[Sums] = []
+        for offset in offsets:
+            program = partial(
+                _expand, self.sizes, pieces, self.parallel, self.thin, self.data, offset
+            )
+            kept.append(self._by_lane(program, w, variance, carry))
+        normal = np.mean([k.normal for k in kept], axis=0)
+        first = kept[0]
+        found = Expansion(first.squares, first.gradient, normal)
+        return found, carry._replace(phi=first.phi)
+
+    def trial(
+        self, w: Float[Array, "M P"], carry: Carry, lanes: Bool[Array, " M"]
+    ) -> tuple[Float[Array, "M ny"], Carry]:
+        """Squares at ``w`` and where its segments start, for some of the fits."""
+        squares, starts = np.full((len(w), self.sizes.ny), np.inf), np.array(carry.starts)
+        few = np.flatnonzero(lanes)
+
+        def program(w: jax.Array, carry: Carry) -> tuple[jax.Array, ...]:
+            found, run = _trial(self.sizes, self.parallel, self.data, w, carry)
+            return found, run.starts, run.change
+
+        found, starts[few], change = self._by_lane(program, w[few], self.pick(carry, few))
+        squares[few] = np.where(change[:, None] <= ACCEPTED, found, np.inf)
+        return squares, carry._replace(starts=starts)
+
+    def bend(
+        self,
+        w: Float[Array, "M P"],
+        delta: Float[Array, "M P"],
+        variance: Float[Array, "M ny"],
+        carry: Carry,
+        lanes: Bool[Array, " M"],
+    ) -> Float[Array, "M P"]:
+        """``Σ Jᵀ ŷ'' / σ²`` with ``ŷ''`` the second derivative of the outputs along ``delta``."""
+        found = np.zeros_like(w)
+        few = np.flatnonzero(lanes)
+        pieces = self._chunks(BLOCK)
+        program = partial(_bend, self.sizes, pieces, self.parallel, self.data)
+        found[few] = self._by_lane(
+            program, w[few], delta[few], variance[few], self.pick(carry, few)
+        )
+        return found
+
+    def _chunks(self, thin: int) -> int:
+        memory = self.memory_mb if self.parallel else min(self.memory_mb, CACHE_MB)
+        return chunks(self.sizes, self.data.weight.size, self.width, thin, memory)
+
+    def _by_lane(self, program: Callable[..., Any], *args: Any) -> Any:
+        """A program over all fits, ``width`` of them at a time; the last batch is filled up."""
+        count, found = len(args[0]), []
+        for begin in range(0, count, self.width):
+            lanes = np.minimum(np.arange(begin, begin + self.width), count - 1)
+            batch = jax.tree.map(lambda v, few=lanes: v[few], args)
+            result = jax.device_get(program(*batch))
+            found.append(jax.tree.map(lambda v, n=count - begin: v[:n], result))
+        return jax.tree.map(lambda *v: np.concatenate(v), *found)
+
+    def merge(self, kept: Bool[Array, " M"], new: Carry, old: Carry) -> Carry:
+        """Starts of the fits whose step was kept."""
+        return jax.tree.map(
+            lambda a, b: np.where(kept.reshape(-1, *(1,) * (a.ndim - 1)), a, b), new, old
+        )
+
+    def pick(self, carry: Carry, lanes: Array) -> Carry:
+        """The memory of some of the fits."""
+        return jax.tree.map(lambda v: v[lanes], carry)
+
+    def inside(self, weight: Sequence[Float[Array, " T"]]) -> tuple[Array, Bool[Array, " T"]]:
+        """Which rows of :meth:`outputs` are rows of the records, and which of those count."""
+        real = [np.arange(-(-len(k) // self.length) * self.length) < len(k) for k in weight]
+        return np.concatenate(real), np.concatenate(weight) > 0
+
+    def outputs(self, w: Float[Array, "M P"], carry: Carry) -> tuple[Array, Array]:
+        """States and outputs of every fit, rows of all records one after the other."""
+
+        def program(w: jax.Array, carry: Carry) -> tuple[jax.Array, jax.Array]:
+            run = _trial(self.sizes, self.parallel, self.data, w, carry)[1]
+            return run.x, run.y
+
+        x, y = self._by_lane(program, w, carry)
+
+        def rows(values: Array) -> Array:
+            return np.moveaxis(values, 1, 2).reshape(len(w), -1, values.shape[-1])
+
+        return rows(x), rows(y)
+
+
+def segment_length(lengths: Sequence[int], parallel: bool) -> int:
+    """About the root of the rows on a CPU, where a pass costs its steps and its rows alike.
+
+    With associative scans segments are one block long.
+    """
+    if parallel:
+        return 4 * BLOCK
+    blocks = max(1, round(np.sqrt(sum(lengths)) / BLOCK))
+    return BLOCK * min(blocks, -(-min(lengths) // BLOCK))
+
+
+def chunks(sizes: Sizes, rows: int, lanes: int, thin: int, memory_mb: float) -> int:
+    """Into how many pieces time must be cut to stay within the memory."""
+    nx, ny, m = sizes.nx, sizes.ny, sizes.m
+    results = nx + BLOCK // thin * ny + 1
+    each = 2 * results * (nx + m) + (results + 2 * nx) * sizes.total / BLOCK
+    each += 2 * ny * sizes.total / thin + m * nx + nx * nx
+    return max(1, int(np.ceil(8 * each * rows * lanes / (memory_mb * 2**20))))
+
+
+def _run(sizes: Sizes, parallel: bool, data: Segments, w: jax.Array, carry: Carry) -> Run:
+    """On a CPU chord passes with the last ``Φ`` come first: they need no derivatives."""
+    phi = None if parallel else carry.phi
+    return free_run(sizes, split(sizes, w), data, carry.starts, phi, parallel)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _trial(
+    sizes: Sizes, parallel: bool, data: Segments, w: jax.Array, carry: Carry
+) -> tuple[jax.Array, Run]:
+    def one(w: jax.Array, carry: Carry) -> tuple[jax.Array, Run]:
+        run = _run(sizes, parallel, data, w, carry)
+        return jnp.sum(data.weight[..., None] * (run.y - data.y) ** 2, axis=(0, 1)), run
+
+    return jax.vmap(one)(w, carry)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _expand(
+    sizes: Sizes,
+    pieces: int,
+    parallel: bool,
+    thin: int,
+    data: Segments,
+    offset: int,
+    w: jax.Array,
+    variance: jax.Array,
+    carry: Carry,
+) -> Sums:
+    def one(w: jax.Array, variance: jax.Array, carry: Carry) -> Sums:
+        run = _run(sizes, parallel, data, w, carry)
+        return sums(
+            sizes, split(sizes, w), data, run.x, run.y, variance, thin, offset, pieces, parallel
+        )
+
+    return jax.vmap(one)(w, variance, carry)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _bend(
+    sizes: Sizes,
+    pieces: int,
+    parallel: bool,
+    data: Segments,
+    w: jax.Array,
+    delta: jax.Array,
+    variance: jax.Array,
+    carry: Carry,
+) -> jax.Array:
+    """The second derivative by central differences, then one gradient with it as the residual."""
+
+    def one(w: jax.Array, delta: jax.Array, variance: jax.Array, carry: Carry) -> jax.Array:
+        run = _run(sizes, parallel, data, w, carry)
+        more = _run(sizes, parallel, data, w + DIFFERENCE * delta, carry)
+        less = _run(sizes, parallel, data, w - DIFFERENCE * delta, carry)
+        second = (more.y - 2 * run.y + less.y) / DIFFERENCE**2
+        towards = data._replace(y=run.y - second)
+        found = sums(
+            sizes, split(sizes, w), towards, run.x, run.y, variance, BLOCK, 0, pieces, parallel
+        )
+        there = (more.change <= ACCEPTED) & (less.change <= ACCEPTED)
+        return jnp.where(there, found.gradient, jnp.nan)
+
+    return jax.vmap(one)(w, delta, variance, carry)

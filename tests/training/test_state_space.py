@@ -1,0 +1,339 @@
+"""State-space fits: sums over time against dense autodiff, evidence, starts, first states."""
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from occamid.training.state_space import Plan, data_of, fit_state_space, levenberg, start
+from occamid.training.state_space.first_state import first_state, simulate, state_prior
+from occamid.training.state_space.fitted import as_flat, as_network
+from occamid.training.state_space.normal_equations import FreeRuns, chunks
+from occamid.training.state_space.priors import prior_of, standardised, weights_of
+from occamid.training.state_space.sensitivity import Sums, sums
+from occamid.training.state_space.trajectory import (
+    Run,
+    Segments,
+    Sizes,
+    arrange,
+    features,
+    free_run,
+    split,
+)
+
+pytestmark = pytest.mark.usefixtures("x64")
+SIZES = Sizes(nx=3, nu=2, ny=2, m=4, records=2)
+LENGTHS = (40, 70)
+VARIANCE = np.array([0.5, 2.0])
+Rows = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def weights(sizes: Sizes = SIZES, seed: int = 0) -> np.ndarray:
+    """Random weights with stable, slow poles."""
+    rng = np.random.default_rng(seed)
+    w = 0.3 * rng.normal(size=sizes.total)
+    split(sizes, w).state[:, : sizes.nx] = 0.95 * np.linalg.qr(rng.normal(size=(sizes.nx,) * 2))[0]
+    return w
+
+
+def rows(sizes: Sizes = SIZES, seed: int = 1) -> Rows:
+    """Records of different lengths; some rows of the first are held back."""
+    rng = np.random.default_rng(seed)
+    found = [
+        (rng.normal(size=(n, sizes.nu)), rng.normal(size=(n, sizes.ny)), np.ones(n))
+        for n in LENGTHS
+    ]
+    found[0][2][10:15] = 0.0
+    return found
+
+
+def in_order(values: Any, records: Rows, length: int) -> np.ndarray:
+    """Rows of segments as rows of the records, one after the other."""
+    flat = np.moveaxis(np.asarray(values), 1, 0).reshape(-1, values.shape[-1])
+    found, at = [], 0
+    for u, _, _ in records:
+        found.append(flat[at : at + len(u)])
+        at += -(-len(u) // length) * length
+    return np.concatenate(found)
+
+
+def plain(w: Any) -> jax.Array:
+    """Outputs of both records by a plain scan from their first states."""
+    at = split(SIZES, w)
+
+    def one(x: jax.Array, u: np.ndarray) -> jax.Array:
+        def step(x: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+            phi = features(SIZES, at, x, u)
+            return at.state @ phi, at.out @ phi
+
+        return jax.lax.scan(step, x, jnp.asarray(u))[1]
+
+    return jnp.concatenate([one(at.first[k], u) for k, (u, _, _) in enumerate(rows())])
+
+
+@cache
+def dense() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Outputs, squares, gradient and Gauss-Newton matrix from a dense autodiff Jacobian."""
+    with jax.enable_x64(True):
+        y, J = jax.device_get(jax.jit(lambda w: (plain(w), jax.jacfwd(plain)(w)))(weights()))
+    weight = np.concatenate([k for _, _, k in rows()])[:, None]
+    r = (y - np.concatenate([y for _, y, _ in rows()])) * weight
+    scaled = J * weight[..., None] / VARIANCE[:, None]
+    return (
+        y,
+        np.sum(r**2, axis=0),
+        np.einsum("to,top->p", r, scaled),
+        np.einsum("top,toq->pq", J, scaled),
+    )
+
+
+def trajectory(length: int, parallel: bool) -> tuple[Segments, Run]:
+    data = jax.tree.map(jnp.asarray, arrange(rows(), length))
+    starts = jnp.zeros((len(data.first), SIZES.nx))
+    run = jax.jit(lambda w: free_run(SIZES, split(SIZES, w), data, starts, None, parallel))
+    return data, run(weights())
+
+
+@pytest.mark.parametrize(("length", "parallel"), [(80, False), (16, False), (16, True), (1, True)])
+def test_newton_over_segments_equals_a_plain_scan(length: int, parallel: bool) -> None:
+    """One segment a record, short ones, single rows; scans in order and associative."""
+    _, run = trajectory(length, parallel)
+    np.testing.assert_allclose(in_order(run.y, rows(), length), dense()[0], rtol=0, atol=1e-8)
+    assert run.change < 1e-9
+    assert length < 80 or run.passes <= 2
+
+
+@pytest.mark.parametrize(("pieces", "parallel"), [(1, False), (3, False), (3, True)])
+def test_sums_over_chunks_equal_dense_automatic_differentiation(
+    pieces: int, parallel: bool
+) -> None:
+    data, run = trajectory(32, parallel)
+    found: Sums = jax.jit(
+        lambda w: sums(SIZES, split(SIZES, w), data, run.x, run.y, VARIANCE, 1, 0, pieces, parallel)
+    )(weights())
+    _, squares, gradient, normal = dense()
+    np.testing.assert_allclose(found.squares, squares, rtol=1e-10)
+    np.testing.assert_allclose(found.gradient, gradient, atol=1e-8 * np.abs(gradient).max())
+    np.testing.assert_allclose(found.normal, normal, atol=1e-8 * np.abs(normal).max())
+    chord = jax.jit(
+        lambda p: free_run(SIZES, split(SIZES, p), data, 0 * run.starts, found.phi, parallel)
+    )(weights())
+    np.testing.assert_allclose(chord.x, run.x, atol=1e-8)
+
+
+def test_thinned_rows_add_up_to_the_whole() -> None:
+    problem = FreeRuns(SIZES, rows(), memory_mb=0.05)
+    problem.thin = 4
+    w, variance = weights()[None], VARIANCE[None]
+    found, _ = problem.expand(w, variance, problem.carry(1), exact=True)
+    _, squares, gradient, normal = dense()
+    np.testing.assert_allclose(found.squares[0], squares, rtol=1e-10)
+    np.testing.assert_allclose(found.gradient[0], gradient, atol=1e-8 * np.abs(gradient).max())
+    np.testing.assert_allclose(found.normal[0], normal, atol=1e-8 * np.abs(normal).max())
+    assert chunks(SIZES, 128, 1, 4, 0.05) > 3
+
+
+def test_evidence_equals_the_marginal_likelihood_of_a_linear_problem() -> None:
+    """With residuals linear in the weights Laplace is exact: ``y ~ N(Φμ, Φ Ψ Φᵀ + σ²)``."""
+    rng = np.random.default_rng(0)
+    phi, y, alpha, variance = rng.normal(size=(12, 3)), rng.normal(size=12), 0.7, 0.3
+    mean = rng.normal(size=3)
+
+    class Line(levenberg.Problem):
+        rows = np.array([12.0])
+
+        def expand(self, w: Any, variance: Any, carry: Any, exact: bool) -> Any:
+            r = phi @ w[0] - y
+            return levenberg.Expansion(
+                np.array([[r @ r]]),
+                (r @ phi / variance[0])[None],
+                (phi.T @ phi / variance[0])[None],
+            ), carry
+
+        def trial(self, w: Any, carry: Any, lanes: Any) -> Any:
+            return np.array([[np.sum((phi @ w[0] - y) ** 2)]]), carry
+
+        def bend(self, w: Any, *_: Any) -> Any:
+            return np.zeros_like(w)
+
+        def merge(self, kept: Any, new: Any, old: Any) -> Any:
+            return new
+
+    one = np.ones(1, bool)
+    prior = levenberg.Prior(mean[None], np.zeros(3, int), one, ~one, np.zeros((1, 3), bool))
+    settings = levenberg.Settings(iterations=5, first_update=100)
+    state = levenberg.begin(
+        Line(), np.zeros((1, 3)), np.ones((1, 3), bool), np.array([[alpha]]), None, settings
+    )
+    for _ in range(5):
+        state = state._replace(variance=np.array([[variance]]), damping=np.array([0.0]))
+        state = levenberg.step(Line(), state, prior, settings, 50)
+    state = state._replace(variance=np.array([[variance]]))
+    found = levenberg.finish(Line(), state, prior)
+    covariance = phi @ phi.T / alpha + variance * np.eye(12)
+    away = y - phi @ mean
+    expected = -0.5 * (
+        away @ np.linalg.solve(covariance, away)
+        + np.linalg.slogdet(covariance)[1]
+        + 12 * np.log(2 * np.pi)
+    )
+    assert abs(found.log_evidence[0] - expected) < 1e-8
+    values = np.linalg.eigvalsh(phi.T @ phi / variance)
+    assert abs(found.effective[0] - np.sum(values / (values + alpha))) < 1e-8
+
+
+def linear_record(poles: list[complex], T: int, noise: float, seed: int = 0) -> Any:
+    """One input, two outputs, a modal system with these poles."""
+    rng = np.random.default_rng(seed)
+    nx = len(poles)
+    A = np.zeros((nx, nx))
+    k = 0
+    while k < nx:
+        if np.imag(poles[k]):
+            a, b = np.real(poles[k]), np.imag(poles[k])
+            A[k : k + 2, k : k + 2] = [[a, b], [-b, a]]
+            k += 2
+        else:
+            A[k, k] = np.real(poles[k])
+            k += 1
+    model = start.Linear(
+        A, rng.normal(size=(nx, 1)), rng.normal(size=(2, nx)), rng.normal(size=(2, 1))
+    )
+    u = rng.normal(size=(T, 1))
+    x, y = rng.normal(size=nx), np.zeros((T, 2))
+    for t in range(T):
+        y[t] = model.C @ x + model.D @ u[t]
+        x = model.A @ x + model.B @ u[t]
+    return model, u, y + noise * rng.normal(size=y.shape)
+
+
+OSCILLATOR = [0.9 + 0.3j, 0.9 - 0.3j, 0.7]
+
+
+def test_a_linear_system_without_noise_is_recovered() -> None:
+    _, u, y = linear_record(OSCILLATOR, 400, 0.0)
+    fit = fit_state_space(data_of([(u, y)], [slice(200, 260)]), Plan(order=3))[0]
+    assert np.all(fit.error < 1e-5)
+    assert np.all(fit.held_back < 1e-5)
+    found = np.linalg.eigvals(fit.weights.state[:, :3])
+    for pole in OSCILLATOR:
+        assert np.min(np.abs(found - pole)) < 1e-5
+
+
+def test_an_integrator_is_kept() -> None:
+    _, u, y = linear_record([1.0, 0.8], 600, 0.01)
+    scale = y.std(axis=0)
+    response = start.responses(data_of([(u, y / scale)]).rows)[0]
+    model = start.realise(response, 2)
+    assert abs(np.abs(np.linalg.eigvals(model.A)).max() - 1) < 2e-3
+    fit = fit_state_space(data_of([(u, y / scale)]), Plan(order=2))[0]
+    assert abs(np.abs(np.linalg.eigvals(fit.weights.state[:, :2])).max() - 1) < 1e-4
+    assert np.all(fit.error * scale < 0.012)
+
+
+def test_poles_beyond_one_are_drawn_back_and_others_stay() -> None:
+    A = np.diag([1.05, 0.5, 1.0])
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    found = np.linalg.eigvals(start.within(turn @ A @ turn.T))
+    np.testing.assert_allclose(np.sort(np.real(found)), [0.5, 1.0, 1.0], atol=1e-12)
+
+
+def bent_record(T: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A first-order system with a saturated drive."""
+    rng = np.random.default_rng(seed)
+    u, x = 1.5 * rng.normal(size=T), 0.0
+    y = np.zeros(T)
+    for t in range(T):
+        y[t] = x
+        x = 0.8 * x + np.tanh(1.5 * u[t])
+    return u[:, None], (y + 0.02 * rng.normal(size=T))[:, None]
+
+
+def test_a_nonlinear_fit_reaches_the_noise_and_masks_only_shrink() -> None:
+    u, y = bent_record(500, 0)
+    seen: list[int] = []
+    plan = Plan(order=1, units=2, restarts=3, rounds=((8, 0.67), (25, 0.5)))
+    fits = fit_state_space(data_of([(u, y)]), plan, lambda *_: seen.append(1))
+    best = fits[0]
+    assert len(fits) == 2  # half of three, rounded
+    assert best.error[0] < 0.023
+    assert 1 <= best.units <= 2
+    assert len(seen) > 20
+    u_new, y_new = bent_record(300, 1)
+    run = best.simulate(u_new, y_new[:10])
+    assert np.sqrt(np.mean((run - y_new)[10:] ** 2)) < 0.025
+    network, found = best.network()
+    params: Any = found
+    assert network.units == best.units
+    x: Any = best.first_state(u_new, y_new[:10]).x
+    for u_t, y_t in zip(u_new[:20], run[:20], strict=True):
+        x, expected = network.step(params, x, u_t)
+        np.testing.assert_allclose(y_t, expected, atol=1e-10)
+    covariance, place = best.covariance()
+    assert np.all(np.linalg.eigvalsh(covariance) > -1e-12)
+    assert len(place) == best.mask.sum()
+
+
+def test_pruned_groups_take_their_weights_along() -> None:
+    sizes = Sizes(2, 1, 1, 3, 1)
+    w = weights(sizes)[None]
+    prior = prior_of(sizes, w)
+    problem = FreeRuns(sizes, [rows(sizes)[0]])
+    settings = levenberg.Settings()
+    alpha = np.ones((1, len(prior.learned)))
+    state = levenberg.begin(problem, w, np.ones(w.shape, bool), alpha, problem.carry(1), settings)
+    split(sizes, w).state[..., -1] = split(sizes, w).out[..., -1] = 1e-12
+    after = levenberg._update(problem, state, np.eye(sizes.total)[None], prior, settings)
+    left = split(sizes, after.mask[0])
+    assert left.unit.any(axis=1).tolist() == [True, True, False]
+    assert not left.state[:, -1].any()
+    assert not left.out[:, -1].any()
+    assert np.all(after.w[~after.mask] == 0)
+    assert np.all(after.mask <= state.mask)
+
+
+def test_flat_weights_and_networks_are_the_same_numbers() -> None:
+    w = weights()
+    network, tree = as_network(SIZES, w)
+    params: Any = tree
+    assert {n: v.shape for n, v in params.items()} == {
+        n: s.shape for n, s in network.specs().items()
+    }
+    np.testing.assert_array_equal(as_flat(SIZES, params, split(SIZES, w).first), w)
+    u = rows()[0][0]
+    x, expected = split(SIZES, w).first[0], dense()[0]
+    for t in range(5):
+        x, y = network.step(params, x, u[t])
+        np.testing.assert_allclose(y, expected[t], rtol=1e-10)
+
+
+def test_standardised_states_have_unit_variance_and_the_same_outputs() -> None:
+    sizes = Sizes(3, 1, 2, 0, 1)
+    model, u, _ = linear_record(OSCILLATOR, 200, 0.0)
+    w = weights_of(sizes, model)
+    split(sizes, w).state[:, -1] = 0.1
+    x, y = simulate(sizes, split(sizes, w), u, np.ones(3))
+    split(sizes, w).first[:] = 1.0
+    new = split(sizes, standardised(sizes, w, x))
+    x, same = simulate(sizes, new, u, new.first[0])
+    np.testing.assert_allclose(same, y, atol=1e-10)
+    np.testing.assert_allclose(x.std(axis=0), 1.0)
+    np.testing.assert_allclose(x.mean(axis=0), 0.0, atol=1e-12)
+
+
+def test_the_first_state_of_a_linear_model_is_the_posterior_mean() -> None:
+    sizes = Sizes(3, 1, 2, 0, 1)
+    model, u, y = linear_record(OSCILLATOR, 200, 0.1)
+    w, variance = split(sizes, weights_of(sizes, model)), np.array([0.01, 0.02])
+    prior = state_prior(simulate(sizes, w, u, np.zeros(3))[0])
+    found = first_state(sizes, w, u[:8], y[:8], variance, prior)
+    forced = simulate(sizes, w, u[:8], np.zeros(3))[1]
+    J = np.stack([simulate(sizes, w, 0 * u[:8], e)[1] for e in np.eye(3)], axis=-1)
+    A = np.einsum("tox,toz,o->xz", J, J, 1 / variance) + np.linalg.inv(prior.covariance)
+    right = np.einsum("tox,to,o->x", J, y[:8] - forced, 1 / variance)
+    right += np.linalg.solve(prior.covariance, prior.mean)
+    np.testing.assert_allclose(found.x, np.linalg.solve(A, right), rtol=1e-5)
+    np.testing.assert_allclose(found.covariance, np.linalg.inv(A), rtol=1e-8)
