@@ -169,9 +169,9 @@ def test_five_thousand_columns_are_read() -> None:
     names = [f"temperature of sensor {k}" for k in range(5000)]
     frame = pd.DataFrame(RNG.normal(size=(12, 5000)).round(4), columns=names)
     path = write("wide.csv", csv(frame.assign(u=RNG.normal(size=12), y=RNG.normal(size=12))))
-    began = time.perf_counter()
+    began = time.process_time()
     (record,) = read(path, inputs=["u", names[17]], outputs=["y"])
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     np.testing.assert_array_equal(record.u[:, 1], frame[names[17]])
 
 

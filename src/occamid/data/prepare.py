@@ -20,6 +20,8 @@ from occamid.data.steps import Steps
 from occamid.errors import DataError, SettingsError
 
 Array = np.ndarray
+SPLINTER = 0.1  # of a piece; a cut this near to its end is made there
+SHORT, FEW = 0.05, 0.05  # of the longest piece; of all rows, in pieces that are left out
 ORDER = 4  # of the filters; twice that, as they run forwards and backwards
 
 
@@ -82,10 +84,26 @@ def split_in_time(
     ends = np.cumsum([len(record) for record in found])
     k = int(np.searchsorted(ends, cut, side="left"))
     inside = cut - int(ends[k] - len(found[k]))
+    splinter = SPLINTER * len(found[k])
+    if k > 0 and inside < splinter:  # a whole piece rather than a splinter of the next
+        k, inside = k - 1, len(found[k - 1])
+    elif k + 1 < len(found) and len(found[k]) - inside < splinter:
+        inside = len(found[k])
     before, after = found[: k + 1], found[k + 1 :]
     if inside < len(found[k]):
         before, after = (*found[:k], found[k][:inside]), (found[k][inside:], *after)
     return before, after
+
+
+def without_splinters(records: tuple[Record, ...]) -> tuple[tuple[Record, ...], int]:
+    """The records without those far shorter than the longest, if they hold little, and their rows.
+
+    Lags cannot be longer than the shortest record allows.
+    """
+    longest = max(map(len, records))
+    kept = tuple(record for record in records if len(record) >= SHORT * longest)
+    lost = sum(map(len, records)) - sum(map(len, kept))
+    return (kept, lost) if 0 < lost <= FEW * sum(map(len, records)) else (records, 0)
 
 
 def _cut(record: Record, before: int, steps: Steps) -> list[Record]:

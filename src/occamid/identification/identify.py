@@ -61,11 +61,11 @@ class Fit:
     @property
     def coverage_of_data(self) -> str:
         """How much of the data was trained on, and which pieces."""
-        rows = sum(map(len, self.records))
+        rows = sum(len(r) - r.lead for r in self.records)
         said = f"trained on {rows} of {max(self.rows_given, rows)} rows"
         if rows >= self.rows_given:
             return said
-        pieces = ", ".join(f"{r.name} ({len(r)} rows)" for r in self.records)
+        pieces = ", ".join(f"{r.name} ({len(r) - r.lead} rows)" for r in self.records)
         return f"{said}: {pieces}; a higher effort trains on more"
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from occamid.data import twins
 from occamid.data.findings import Finding
-from occamid.data.prepare import apply_steps, fitted, prepare, split_in_time
+from occamid.data.prepare import apply_steps, fitted, prepare, split_in_time, without_splinters
 from occamid.data.record import Record
 from occamid.data.steps import Steps
 from occamid.errors import DataError, SettingsError
@@ -97,6 +97,9 @@ class Job(BaseModel):
             others, more = self._examine(self.test, constant=True)
             others, findings = tuple(same_step([raw[0], *others])[1:]), findings + more
         estimation, test, job = self._prepared(raw, others)
+        estimation, lost = without_splinters(estimation)
+        test = without_splinters(test)[0] if test else ()
+        findings += (_left_out(lost),) if lost else ()
         check_test(self.options, estimation, test)
         return Data(estimation, test, findings, job)
 
@@ -140,6 +143,13 @@ class Job(BaseModel):
             variable=self.variable,
             constant=constant,
         )
+
+
+def _left_out(rows: int) -> Finding:
+    return Finding(
+        "short", "note", "", f"{rows} rows in very short pieces between gaps are left out",
+        "lags cannot be longer than the shortest piece",
+    )  # fmt: skip
 
 
 def check_test(options: Options, estimation: Sequence[Record], test: Sequence[Record]) -> None:
