@@ -97,7 +97,7 @@ def _identify(*_: object, checkpoints: Checkpoints, **__: object) -> SimpleNames
     return SimpleNamespace(trials=())
 
 
-def _write(found: object, job: Job, test: object, folder: Path) -> dict[str, object]:
+def _write(found: object, job: Job, test: object, folder: Path, *_: object) -> dict[str, object]:
     for name in ending[1]:
         (folder / name).write_bytes(b"new")
     if ending[0] == "full while writing":

@@ -42,7 +42,7 @@ def during(monkeypatch: pytest.MonkeyPatch) -> list[Hook]:
             hook()
         return SimpleNamespace(trials=())
 
-    def write(found: object, job: Job, test: object, folder: Path) -> dict[str, object]:
+    def write(found: object, job: Job, test: object, folder: Path, *_: object) -> dict[str, object]:
         (folder / runs.SETTINGS).write_text(job.to_toml(), encoding="utf-8")
         (folder / MODEL).write_bytes(b"model")
         return {"files": list(job.files)}

@@ -28,7 +28,8 @@ def test_long_records_are_thinned_to_evenly_spaced_pieces() -> None:
     n = 50_000
     record = Record(u=np.arange(n), y=np.arange(n) * 2.0, name="long")
     pieces = thin((record,), 10_000)
-    assert sum(map(len, pieces)) == 10_000
+    assert [len(p) - p.lead for p in pieces] == [2000] * 5
+    assert [len(p) - p.lead for p in thin((record,), 1000)] == [500] * 2  # not ten short ones
     assert pieces[0].u[0, 0] == 0
     assert pieces[-1].u[-1, 0] == n - 1
     assert all(np.all(np.diff(p.u[:, 0]) == 1) for p in pieces)

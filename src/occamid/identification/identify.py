@@ -26,7 +26,8 @@ from occamid.identification.referee import CURVE, Trial, calibrated, expected, j
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
 
-PIECES = 5  # of which very long records are trained on
+PIECES = 5  # of which very long records are trained on, fewer where they would be short:
+SHORTEST_PIECE = 500  # rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +129,11 @@ def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
     total = sum(map(len, records))
     if total <= most:
         return records
+    wanted = max(2, min(PIECES, most // SHORTEST_PIECE))
     pieces: list[Record] = []
     for record in records:
-        count = max(1, round(PIECES * len(record) / total))
-        length = min(len(record), most // max(PIECES, len(records)))
+        count = max(1, round(wanted * len(record) / total))
+        length = min(len(record), most // max(wanted, len(records)))
         starts = np.linspace(0, len(record) - length, count).round().astype(int)
         pieces += [piece(record, int(s), int(s) + length) for s in starts]
     return tuple(pieces)
