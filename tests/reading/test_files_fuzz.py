@@ -28,14 +28,14 @@ NAMES = ["time", "u1", "u2", "y", "column 1", "data", "t", "", "U1", "é", "nan"
 
 
 def read(path: Path, **options: Any) -> None:
-    """Read; what is raised is ours and on one line, what is returned is sound."""
+    """Read; what is raised is ours and one line for each problem, what is returned is sound."""
     said = None
     try:
         records = files.read(path, **options)
     except OccamidError as error:
         records, said = (), str(error)
     assert bool(records) != bool(said)
-    assert said is None or said.isprintable()
+    assert said is None or all(line.isprintable() for line in said.split("\n"))
     for record in records:
         assert isinstance(record, Record)
         assert np.isfinite(record.u).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from occamid.assessment.run import Run
 from occamid.bands.ensemble import Ensemble, load
 from occamid.bands.modelfile import read_about
 from occamid.cli.shared import console, listed, neutral, say
+from occamid.data.prepare import apply_steps, put_back
+from occamid.data.record import Record
 from occamid.errors import DataError, SettingsError
 from occamid.files.atomic import replace_file
 from occamid.files.plain import cell_name, plain
@@ -71,7 +74,7 @@ def read(like: Like, ensemble: Ensemble, file: Path, *, ahead: bool = False) -> 
         usual if like.resample else None,
         like.gaps,  # type: ignore[arg-type]
     )
-    log = read_log(file, wanted, options, told.variable, ahead=ahead)
+    log = _prepared(told, read_log(file, wanted, options, told.variable, ahead=ahead), file)
     found = log.record.sampling_time
     if abs(found - usual) > SAME_STEP * usual and len(log.record) > 1:
         raise DataError(
@@ -80,6 +83,33 @@ def read(like: Like, ensemble: Ensemble, file: Path, *, ahead: bool = False) -> 
             f"--sampling-time {usual:g}."
         )
     return log._replace(record=replace(log.record, sampling_time=usual))
+
+
+def _prepared(told: Job, log: Log, file: Path) -> Log:
+    """The steps that the model's data went through, done to this log too."""
+    if told.prepare is None:
+        return log
+    record = apply_steps(told.prepare, log.record)
+    if len(record) == len(log.record):
+        return log._replace(record=record)
+    if not log.complete:
+        raise DataError(
+            f"{file} has rows without outputs, and the steps of this model change the number of "
+            "rows; give a file with all outputs, or identify without those steps."
+        )
+    times = list(np.arange(len(record)) * record.sampling_time)
+    return log._replace(record=record, times=times, measured=len(record))
+
+
+def _put_back(like: Like, record: Record, found: Run) -> tuple[Record, Run]:
+    """Record and run with the means that were removed before identification."""
+    steps = _job(like.run).prepare
+    if steps is None or not steps.offsets:
+        return record, found
+    back = partial(put_back, steps, record.output_names)
+    assert found.quantiles is not None
+    whole = replace(found, mean=back(found.mean), quantiles=back(found.quantiles))
+    return replace(record, y=back(record.y)), whole
 
 
 def _long_enough(log: Log, ensemble: Ensemble, file: Path) -> Log:
@@ -114,6 +144,7 @@ def simulate(like: Like, file: Path, start: Start, to: Target) -> None:
         found = ensemble.simulate(
             record, _known(log, ensemble, start.n_init, file), samples=start.samples
         )
+    record, found = _put_back(like, record, found)
     facts: dict[str, Any] = {"rows with measured outputs": log.measured}
     if log.complete:
         judged = runs.judge(record, found)
@@ -147,7 +178,7 @@ def predict(like: Like, file: Path, horizon: int, to: Target) -> None:
             f"--horizon {horizon} reaches beyond the {len(record)} rows of {file}; give fewer "
             "steps, or the inputs to come with --future."
         )
-    found = ensemble.predict(record, horizon)
+    record, found = _put_back(like, record, ensemble.predict(record, horizon))
     facts = {"rmse": tuple(map(float, found.rmse(record))), "horizon": horizon}
     _write(_table(log.times, record.output_names, found), to, ensemble.start, facts)
 
@@ -169,7 +200,8 @@ def forecast(like: Like, file: Path, future: Path, horizon: int | None, to: Targ
             "steps."
         )
     u = ahead.record.u[:rows]
-    found = ensemble.simulate(u, initial=past.record[: past.measured])
+    run = ensemble.simulate(u, initial=past.record[: past.measured])
+    _, found = _put_back(like, ahead.record, run)
     table = _table(ahead.times[:rows], ahead.record.output_names, found)
     _write(table, to, 0, {"horizon": rows})
 
@@ -182,7 +214,7 @@ def compare(
     for like in likes:
         ensemble = load(like.run)
         record = _long_enough(read(like, ensemble, file), ensemble, file).record
-        found = ensemble.simulate(record)
+        record, found = _put_back(like, record, ensemble.simulate(record))
         judged = runs.judge(record, found)
         rows.append({"run": str(like.run), **judged, "parameters": ensemble.parameters})
         shown.append((str(like.run), found.mean))
