@@ -8,6 +8,7 @@ a simpler kind is preferred where it is no worse than one of those, nor by more 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -15,8 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from occamid.assessment.run import Run
 from occamid.bands.calibration import HORIZONS, held_back_inflation
 from occamid.bands.ensemble import Ensemble
+from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
@@ -377,10 +380,16 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
             known = first_known(other, part)
             if known == len(part.record):
                 continue
-            runs = [*(other.predict(part.record, h) for h in HORIZONS[:-1])]
-            runs.append(other.simulate(part.record, known))
-            for kept, run in zip(scores, runs, strict=True):
+            for kept, run in zip(scores, _by_horizon(other, part, known), strict=True):
                 rest = run.after(known)
                 kept.append((part.record.y[known:] - rest.mean) / rest.spread)
     found = np.stack([held_back_inflation(s) for s in scores])
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
+
+
+def _by_horizon(model: Ensemble, part: Part, known: int) -> list[Run]:
+    """Predictions and the free run; that a fold's model diverges is counted, not told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)
+        ahead = [model.predict(part.record, h) for h in HORIZONS[:-1]]
+        return [*ahead, model.simulate(part.record, known)]
