@@ -71,17 +71,37 @@ def test_every_fit_is_least_squares_on_explicit_regressors(records: int) -> None
             u = (r.u - joined_u.mean(axis=0)) / joined_u.std(axis=0)
             y = (r.y - joined_y.mean(axis=0)) / joined_y.std(axis=0)
             for t in range(start, len(r)):  # all orders over the same rows
-                row = [u[t - lag, c] for c in range(2) for lag in reversed(inputs)]
+                row = [1.0, *(u[t - lag, c] for c in range(2) for lag in reversed(inputs))]
                 row += [y[t - lag, c] for c in range(2) for lag in range(fit.order, 0, -1)]
                 phi.append(row)
                 target.append(y[t])
         theta, *_ = np.linalg.lstsq(np.array(phi), np.array(target), rcond=None)
-        np.testing.assert_allclose(fit.model.weights["skip.W"], theta.T, atol=1e-8)
+        np.testing.assert_allclose(fit.model.weights["layer1.b"], theta[0], atol=1e-8)
+        np.testing.assert_allclose(fit.model.weights["skip.W"], theta[1:].T, atol=1e-8)
         miss = np.array(target) - np.array(phi) @ theta
         n = len(miss)
         bic = n * np.sum(np.log(np.mean(miss**2, axis=0))) + 2 * len(phi[0]) * np.log(n)
         assert fit.bic == pytest.approx(bic, abs=1e-6)
         assert fit.model.start == max(max(inputs), fit.order)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_one_step_from_rest_is_enough(seed: int) -> None:
+    """The mean of such a record is no equilibrium: without a constant the gain was far off."""
+    rng = np.random.default_rng(seed)
+
+    def simulate(u: Array) -> tuple[Array, Array]:
+        y = np.zeros(len(u))
+        for t in range(1, len(u)):
+            y[t] = 0.95 * y[t - 1] + 0.05 * u[t - 1]
+        return y, y + 0.01 * rng.normal(size=len(u))
+
+    step = np.where(np.arange(120) < 30, 0.0, 1.0)
+    model = fit_arx([Record(u=step, y=simulate(step)[1])])[0].model
+    u = np.repeat(rng.normal(size=20), 25)
+    clean, measured = simulate(u)
+    run = model.free_run(u, measured[: model.start])[:, 0]
+    assert np.sqrt(np.mean((run - clean)[30:] ** 2)) < 0.1 * clean.std()
 
 
 def test_no_more_terms_than_rows_can_bear() -> None:

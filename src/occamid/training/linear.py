@@ -1,7 +1,9 @@
 """Plain linear models, unshrunk: ARX by least squares, for any number of inputs and outputs.
 
-``y(t) = Σ A_i y(t-i) + Σ B_j u(t-j) + e(t)`` on standardised data.  As a network it is the direct
-path alone, so it simulates, refines and gets its bands as every other model does.
+``y(t) = Σ A_i y(t-i) + Σ B_j u(t-j) + c + e(t)`` on standardised data.  As a network it is the
+direct path and a bias, so it simulates, refines and gets its bands as every other model does.  The
+constant c stays although data are centred: the mean of a record that is not long against its
+dynamics, such as one step, is no equilibrium of the process.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
 from occamid.data.windows import Terms, all_terms, windows
 from occamid.errors import DataError
-from occamid.networks import MLP
+from occamid.networks import MLP, is_matrix
 from occamid.training.model import Model
 
 Array = np.ndarray
@@ -37,7 +39,7 @@ class Arx(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """All candidate columns of the regression in triangular form."""
+    """All candidate columns of the regression in triangular form, the last one constant."""
 
     terms: Terms
     R: Float[Array, "p p"]
@@ -78,7 +80,7 @@ def _problem(records: tuple[Record, ...]) -> _Problem:
         data = windows([scaling.apply(r) for r in records], terms, most)
     used = np.asarray(data.valid, dtype=bool).reshape(-1)
     Z, Y = (np.asarray(x, np.float64).reshape(len(used), -1)[used] for x in (data.z, data.y))
-    Q, R = np.linalg.qr(Z)
+    Q, R = np.linalg.qr(np.concatenate([Z, np.ones((len(Z), 1))], axis=1))
     Q_y = Q.T @ Y
     rest = np.maximum(np.sum(Y**2, axis=0) - np.sum(Q_y**2, axis=0), 0.0)
     return _Problem(terms, R, Q_y, rest, len(Z), most, scaling)
@@ -91,7 +93,7 @@ def _solve(problem: _Problem, order: int, delay: int, sampling_time: float) -> A
         [delay <= lag < delay + order + (delay == 0) for _, lag in terms.inputs]
         + [lag <= order for _, lag in terms.outputs]
     )
-    columns: Int[Array, " p"] = np.flatnonzero(keep)
+    columns: Int[Array, " p"] = np.flatnonzero(np.append(keep, True))
     R = problem.R[:, columns]
     theta = np.linalg.lstsq(R, problem.Q_y, rcond=1e-10)[0]
     squares = problem.rest + np.sum((problem.Q_y - R @ theta) ** 2, axis=0)
@@ -105,9 +107,9 @@ def _model(
     problem: _Problem, keep: Array, theta: Float[Array, "ny p"], sampling_time: float
 ) -> Model:
     terms = problem.terms.select(keep)
-    network = MLP(len(terms), (1,), theta.shape[0], "identity", bias=False, skip=True)
+    network = MLP(len(terms), (1,), theta.shape[0], "identity", bias=True, skip=True)
     weights = {name: np.zeros(spec.shape) for name, spec in network.specs().items()}
-    weights["skip.W"] = theta
+    weights["skip.W"], weights["layer1.b"] = theta[:, :-1], theta[:, -1]
     return Model(
         network=network,
         terms=terms,
@@ -115,5 +117,5 @@ def _model(
         weights=weights,
         start=terms.max_lag,
         sampling_time=sampling_time,
-        prior_widths={name: np.full(value.shape, WIDE) for name, value in weights.items()},
+        prior_widths={n: np.full(v.shape, WIDE) for n, v in weights.items() if is_matrix(n)},
     )
