@@ -54,7 +54,7 @@ def shell(here: Path, *arguments: object) -> str:
         timeout=LIMIT,
         check=False,
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr[-3000:]
     return ran.stdout
 
 

@@ -11,10 +11,12 @@ from occamid import DataError, Fit, Options, Record, SettingsError, identify
 from occamid.data import twins
 from occamid.identification.families import Family, families
 from occamid.identification.identify import thin
-from occamid.identification.options import BUDGETS
+from occamid.identification.options import BUDGETS, Budget
 from occamid.identification.progress import Clock, Stage
+from occamid.reporting.content import show
 from occamid.training.settings import Settings
 from occamid.training.train import Progress
+from tests.support.small import small_record
 
 TINY = Options(effort="quick", restarts=2, cycles=2, epochs=20, input_lags=3, output_lags=2)
 
@@ -169,3 +171,17 @@ def test_records_too_short_for_everything_say_so() -> None:
     record = Record(u=rng.standard_normal(12), y=rng.standard_normal(12))
     with pytest.raises(DataError, match="has 12 rows, but the lags need more than 20"):
         identify(record, Options(effort="quick", input_lags=20, output_lags=20))
+
+
+def test_what_a_fit_shows_of_pieces_has_outputs_throughout() -> None:
+    """Pieces of a thinned record lead with inputs alone; nobody outside the training sees that."""
+    record = small_record(400)
+    options = Options(effort="quick", network="mlp", hidden=2, input_lags=2, output_lags=2)
+    with pytest.MonkeyPatch.context() as patch:
+        small = Budget(folds=2, restarts=2, members=1, iterations=2, pace=0.02, rows=200)
+        patch.setitem(BUDGETS, "quick", small)
+        fit = identify(record, options, cycles=1, epochs=10)
+    assert [r.lead for r in fit.records] == [0, 0]
+    assert [len(r) for r in fit.records] == [100, 100]
+    for shown in show(fit.model, fit.records):
+        assert shown.free.mean.shape == shown.record.y.shape

@@ -91,6 +91,7 @@ def identify(
     options = Options(**((options.given() if options else {}) | changes))
     whole = as_records(records)
     data = thin(whole, options.budget.rows)
+    shown = tuple(r[r.lead :] if r.lead else r for r in data)  # without inputs from before them
     tried = families(options, data)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     judgement = judge(data, options, clock.sub, checkpoints)
@@ -104,11 +105,11 @@ def identify(
         model = calibrated(model, hearing, gain)
         error, low, high = expected(hearing, gain)
     else:
-        model = widen_to_residuals(model, data)
+        model = widen_to_residuals(model, shown)
         error = low = high = np.full(model.inflation.shape[1], np.nan)
     clock.finish()
     batch = None if family.settings is None else shop.batch(family.settings)
-    model = nearest_member(model, data) if options.single else model
+    model = nearest_member(model, shown) if options.single else model
     candidates = size(batch.network if batch else model.network)
     return Fit(
         model=replace(model, tail=tail_of(whole, model.start), candidates=candidates),
@@ -116,7 +117,7 @@ def identify(
         trials=judgement.trials,
         grounds=judgement.grounds,
         batch=batch,
-        records=data,
+        records=shown,
         options=options,
         expected_rmse=tuple(error.tolist()),
         expected_interval=tuple(zip(low.tolist(), high.tolist(), strict=True)),

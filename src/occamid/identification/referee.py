@@ -25,7 +25,7 @@ from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, free_run_errors
 from occamid.identification.families import Family, families
-from occamid.identification.folds import Fold, Part, folds, rows_of
+from occamid.identification.folds import FEWEST_LEFT, Fold, Part, folds, rows_of
 from occamid.identification.options import Options
 
 Array = np.ndarray
@@ -349,6 +349,8 @@ def learning_gain(
     shares = []
     step = max(1, -(-len(hearing.models) // CURVE))
     for number, (model, fold) in enumerate(hearing.models[::step]):
+        if rows_of(fold.fewer) < FEWEST_LEFT:
+            continue
         try:
             own = next(f for f in families(options, fold.fewer) if f.name == family.name)
             shop = Workshop(fold.fewer, options.budget.for_folds())
