@@ -59,3 +59,18 @@ def real_hairdryer() -> registry.Data:
 @pytest.fixture
 def real_drives() -> registry.Data:
     return real_data("coupled-drives")
+
+
+# What trains or compiles much: left out of `make check`, part of `make test`.
+LONG = (
+    *("bands", "benchmarks", "cli", "export", "identification", "reporting"),
+    *("training/test_state_space", "training/test_free_run", "training/test_train"),
+    *("training/test_padding", "files/test_checkpoints", "files/test_killed"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark long tests by where they are."""
+    for item in items:
+        if any(f"tests/{place}" in item.path.as_posix() for place in LONG):
+            item.add_marker(pytest.mark.long)
