@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -180,3 +181,31 @@ def test_no_heading_is_a_formula(run: Runner, name: str) -> None:
     assert run("simulate", "m.safetensors", "log.csv").code == 0
     heading = Path("sim.csv").read_text("utf-8").splitlines()[0]
     assert heading == f"time,'{name},'{name} std,'{name} low,'{name} high"
+
+
+# --- steps of the model's data ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["simulate", "predict", "compare"])
+def test_removed_means_are_taken_off_and_put_back(run: Runner, command: str) -> None:
+    """The same plant elsewhere: a model of data without their means, on a log with them."""
+    away = {"pump": 5.0, "level": -100.0}
+    job = {"files": ["log.csv"], "prepare": {"remove": "means", "offsets": away}}
+    used().save("prepared.safetensors", {"job": job})
+    record = plant(40, 1)
+    write_log(Path("here.csv"), record, 40)
+    moved = replace(record, u=record.u + away["pump"], y=record.y + away["level"])
+    write_log(Path("there.csv"), moved, 40)
+    told = [] if command == "compare" else ["--out"]
+    first = run(command, "m.safetensors", "here.csv", *told, *(["a.csv"] if told else []), "--json")
+    then = run(
+        command, "prepared.safetensors", "there.csv", *told, *(["b.csv"] if told else []), "--json"
+    )
+    assert (first.code, then.code) == (0, 0), then.err
+    if told:
+        here, there = simulated("a.csv"), simulated("b.csv")
+        np.testing.assert_allclose(there["level"], here["level"] + away["level"], atol=1e-6)
+        np.testing.assert_allclose(there["level low"], here["level low"] - 100.0, atol=1e-6)
+    else:
+        (one,), (two,) = json.loads(first.out), json.loads(then.out)
+        np.testing.assert_allclose(two["rmse"], one["rmse"], rtol=1e-6)
