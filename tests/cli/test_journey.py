@@ -347,7 +347,7 @@ input_lags = 3
 output_lags = 2
 seed = 5
 """
-EPOCHS = 10_000
+EPOCHS = 2_000
 KILLS = 10
 
 
