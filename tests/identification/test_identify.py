@@ -95,8 +95,8 @@ def test_an_identification_end_to_end(twin: twins.Twin, many: Fit, told: list[St
     (own,) = (t for t in many.trials if t.family == many.family.name)
     assert own.score == pytest.approx(own.rmse[0] / np.std(twin.estimation.y))
     assert own.score <= min(t.score + 2 * t.error for t in many.trials if np.isfinite(t.error))
-    # all data are a little better than those of a fold
-    assert 0.9 * own.rmse[0] < many.expected_rmse[0] < own.rmse[0]
+    # all data are no worse than those of a fold, and the learning curve is held to its steepest
+    assert 0.4 * own.rmse[0] < many.expected_rmse[0] <= own.rmse[0]
     ((low, high),) = many.expected_interval
     assert 0 < low < many.expected_rmse[0] < high
     assert many.family.name in many.grounds
