@@ -179,7 +179,7 @@ def test_two_inputs_and_two_outputs(
         np.testing.assert_allclose(table[name][:known], measured[name][:known], rtol=1e-6)
         miss = (table[name] - measured[name])[known:]
         assert np.sqrt(np.mean(miss**2)) == pytest.approx(error, rel=1e-5)
-    predicted = answer("predict", network, "second.csv", "--out", "prediction.csv")
+    predicted = answer("predict", network, "second.csv", "--out", f"{network}-ahead.csv")
     assert np.all(np.array(predicted["rmse"]) < np.array(simulated["rmse"]))
     (row,) = answer("compare", network, "second.csv")
     assert row["rmse"] == simulated["rmse"]

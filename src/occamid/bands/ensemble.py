@@ -77,6 +77,11 @@ class Ensemble:
         return self.first.start
 
     @property
+    def window(self) -> int:
+        """How many first outputs a run starts from unless told otherwise."""
+        return max(p.model.window for p in self.posteriors)
+
+    @property
     def sampling_time(self) -> float:
         """Seconds between samples."""
         return self.first.sampling_time
@@ -167,7 +172,8 @@ class Ensemble:
         if initial is None:
             record = as_record(record)
             self.first.check([record])
-            n_init = self.start if n_init is None else n_init
+            if n_init is None:
+                n_init = max(self.start, min(self.window, len(record) // 2))
             return self._free_run(record, Before(record.y[: max(0, n_init)]), n_init, drawn)
         u = columns(record.u if isinstance(record, Record) else record)
         if n_init is not None:

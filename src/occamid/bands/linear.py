@@ -26,8 +26,9 @@ from jaxtyping import Complex, Float
 from occamid.bands.ensemble import Ensemble
 from occamid.data.windows import Terms
 from occamid.errors import DataError, SettingsError
-from occamid.networks import Network
-from occamid.networks.flat import flatten, unflatten
+from occamid.networks import Network, unobserved
+from occamid.networks.algebra import solve
+from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.model import Model
 
 Array = np.ndarray
@@ -145,11 +146,13 @@ def linearise_members(
 
 
 def _linearised(like: Model, weights: Float[Array, " P"], u0: Array | None) -> Linear:
-    s, r = like.scaling, like.terms
+    s = like.scaling
+    network, r = unobserved(like.network, like.terms)
+    weights = weights[: size(network)]
     u0 = _inputs(like, u0)
     with jax.enable_x64(True):
-        rest = operating_point(like.network, r, weights, (u0 - s.u_offset) / s.u_scale)
-        found = _slopes(like.network, r, jnp.asarray(weights), jnp.asarray(rest), _spread(like, u0))
+        rest = operating_point(network, r, weights, (u0 - s.u_offset) / s.u_scale)
+        found = _slopes(network, r, jnp.asarray(weights), jnp.asarray(rest), _spread(like, u0))
     A, B, C, D = _matrices(r, *(np.asarray(part) for part in found[:3]))
     return Linear(
         A=A,
@@ -189,9 +192,9 @@ def operating_point(
     """
     inputs = jnp.asarray(v[np.array([c for c, _ in terms.inputs], dtype=int)])
     w = jnp.asarray(weights)
-    size = _outputs(network, terms, w, None, inputs).size
-    for start in (jnp.zeros(size), None):
-        first = _settled(network, terms, w, inputs, size) if start is None else start
+    places = _outputs(network, terms, w, None, inputs).size
+    for start in (jnp.zeros(places), None):
+        first = _settled(network, terms, w, inputs, places) if start is None else start
         found, miss = _newton(network, terms, w, inputs, first)
         if float(miss) < CLOSE:
             return np.asarray(found)
@@ -240,13 +243,13 @@ def _newton(
         return _outputs(network, terms, w, s, inputs) - s
 
     def step(_: jax.Array, s: jax.Array) -> jax.Array:
-        full = jnp.linalg.solve(jax.jacfwd(mismatch)(s), -mismatch(s))
+        full = solve(jax.jacfwd(mismatch)(s), -mismatch(s))
         tries = s + full * 0.5 ** jnp.arange(8.0)[:, None]
-        size = jnp.nan_to_num(
+        miss = jnp.nan_to_num(
             jnp.max(jnp.abs(jax.vmap(mismatch)(tries)), axis=1, initial=0.0), nan=jnp.inf
         )
-        best = tries[jnp.argmin(size)]
-        return jnp.where(jnp.min(size) < jnp.max(jnp.abs(mismatch(s))), best, s)
+        best = tries[jnp.argmin(miss)]
+        return jnp.where(jnp.min(miss) < jnp.max(jnp.abs(mismatch(s))), best, s)
 
     found = jax.lax.fori_loop(0, ITERATIONS, step, start)
     return found, jnp.max(jnp.abs(mismatch(found)), initial=0.0)
@@ -271,7 +274,7 @@ def _slopes(
 
     fixed = jax.lax.stop_gradient(rest)
     J = jax.lax.stop_gradient(jax.jacfwd(at_rest)(fixed)) - jnp.eye(rest.size)
-    s = fixed - jnp.linalg.solve(J, at_rest(fixed) - fixed)
+    s = fixed - solve(J, at_rest(fixed) - fixed)
     nh = rest.size - len(terms.output_names)
     channels = np.array([c for c, _ in terms.outputs], dtype=int)
 

@@ -16,7 +16,7 @@ from scipy.stats import norm
 from occamid.assessment.run import Run
 from occamid.bands.mixture import Feedback, Mixture, weighted_median
 from occamid.data.windows import Terms, Windows
-from occamid.networks import Network
+from occamid.networks import Network, joined, parted
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import read
 
@@ -89,12 +89,14 @@ def _mixed(
 class _Linear(NamedTuple):
     """State, its sensitivity to what is not known, its covariance under fed-back noise.
 
-    Not known are the whitened weights and, where the start is a guess, that.
+    Not known are the whitened weights and, where the start is a guess, that.  ``carried`` is what
+    neither weights nor noise move: the gain of a filter.
     """
 
     x: Float[jax.Array, " n"]
     S: Float[jax.Array, "n r"]
     C: Float[jax.Array, "n n"]
+    carried: Any = ()
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -115,13 +117,19 @@ def _linearised(
     def member(own: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
         mean, factor, noise_std = own
         params = unflatten(network, mean)
-        x0, restore = ravel_pytree((network.initial_state(params), experiment.history))
-        n, r = x0.size, factor.shape[1]
+
+        def begin(w: jax.Array) -> jax.Array:
+            return ravel_pytree(parted(network.initial_state(unflatten(network, w)))[0])[0]
+
+        first, carried = parted(network.initial_state(params))
+        x0, restore = ravel_pytree((first, experiment.history))
+        r = factor.shape[1]
         given = jnp.zeros((noise_std.size, r), x0.dtype).at[:, r - doubt.shape[1] :].set(doubt)
         step = _linear_step(network, terms, feedback, own, given, restore)
         register = jnp.tile(given, (terms.output_lag, 1))
-        S = jnp.concatenate([jnp.zeros((n - len(register), r), x0.dtype), register])
-        start = _Linear(x0, S, jnp.zeros((n, n), x0.dtype))
+        doubtful = (jax.jacrev(begin)(mean) @ factor).astype(x0.dtype)
+        S = jnp.concatenate([doubtful, register])
+        start = _Linear(x0, S, jnp.zeros((x0.size, x0.size), x0.dtype), carried)
         if horizon is None:
             flags = jnp.arange(T)[:, None] < forced
             return jax.lax.scan(step, start, (inputs, experiment.y, flags))[1]
@@ -162,23 +170,27 @@ def _linear_step(
     ny = noise_std.size
     fed = noise_std if feedback == "process" else jnp.zeros_like(noise_std)
 
-    def outputs(x: jax.Array, w: jax.Array, u_part: jax.Array) -> jax.Array:
+    def outputs(
+        x: jax.Array, w: jax.Array, carried: Any, u_part: jax.Array
+    ) -> tuple[jax.Array, tuple[jax.Array, Any]]:
         state, register = restore(x)
         z = jnp.concatenate([u_part, read(register, terms)])
-        state, y = network.step(unflatten(network, w), state, z)
-        return jnp.concatenate([ravel_pytree(state)[0].astype(x.dtype), y])
+        state, y = network.step(unflatten(network, w), joined(state, carried), z)
+        moving, carried = parted(state)
+        out = jnp.concatenate([ravel_pytree(moving)[0].astype(x.dtype), y])
+        return out, (out, carried)
 
     def step(carried: _Linear, now: Any) -> Any:
         u_part, measured, forced = now
-        x, S, C = carried
-        out = outputs(x, mean, u_part)
-        J, D = jax.jacrev(outputs, argnums=(0, 1))(x, mean, u_part)
+        x, S, C, gain = carried
+        slopes = jax.jacrev(outputs, argnums=(0, 1), has_aux=True)
+        (J, D), (out, gain) = slopes(x, mean, gain, u_part)
         S_out, JC = J @ S + D @ factor, J @ C
         V = JC @ J.T
         h, y = slice(0, out.size - ny), slice(out.size - ny, None)  # hidden states and output
         found = (out[y], jnp.sum(S_out[y] ** 2, axis=1), jnp.diag(V)[y] + noise_std**2)
         if terms.output_lag == 0:
-            return _Linear(out[h], S_out[h], V[h, h]), found
+            return _Linear(out[h], S_out[h], V[h, h], gain), found
         free = jnp.where(forced, 0.0, 1.0).astype(x.dtype)  # noise is not fed back there
         old = slice(out.size, None)  # the register without its oldest outputs
         after = _Linear(
@@ -191,6 +203,7 @@ def _linear_step(
                     [free * V[y, h], free * JC[y, old], free * (V[y, y] + jnp.diag(fed**2))],
                 ]
             ),
+            gain,
         )
         return after, found
 

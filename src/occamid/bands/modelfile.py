@@ -22,7 +22,7 @@ from occamid.data.windows import Terms
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
 from occamid.files.manifest import MODEL, model_file
-from occamid.networks import ACTIVATIONS, MLP, Network, Recurrent
+from occamid.networks import ACTIVATIONS, MLP, Network, Observer, Recurrent
 from occamid.training.model import Model
 
 Array = np.ndarray
@@ -239,7 +239,7 @@ def _terms(header: Mapping[str, Any], k: int) -> Terms:
 
 
 def _network(fields: dict[str, Any]) -> Network:
-    family = {"MLP": MLP, "Recurrent": Recurrent}[fields.pop("family")]
+    family = {"MLP": MLP, "Observer": Observer, "Recurrent": Recurrent}[fields.pop("family")]
     fields["hidden"] = tuple(map(int, fields["hidden"]))
     network = family(**fields)
     if network.activation not in ACTIVATIONS or getattr(network, "kind", "rnn") not in KINDS:

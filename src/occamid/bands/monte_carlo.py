@@ -220,9 +220,10 @@ class _Chunk(NamedTuple):
 
 
 def _start(network: Network, data: Windows, chunk: _Chunk) -> Any:
-    """The state and register before the first row, the same for every sample."""
-    first = (network.initial_state(unflatten(network, chunk.flat[0])), data.history[0])
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (len(chunk.flat), *x.shape)), first)
+    """The state and register before the first row of every sample."""
+    states = jax.vmap(lambda w: network.initial_state(unflatten(network, w)))(chunk.flat)
+    history = data.history[0]
+    return states, jnp.broadcast_to(history, (len(chunk.flat), *history.shape))
 
 
 def _collect(

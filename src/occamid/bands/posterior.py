@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import solve_triangular
 
 from occamid.data.record import Record, as_records
+from occamid.data.scaling import Scaling
 from occamid.data.windows import Windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Live, Network, is_matrix, reads_regressors
@@ -27,6 +28,8 @@ from occamid.networks.simulate import one_step
 from occamid.training.curvature import recursive
 from occamid.training.free_run import Refined
 from occamid.training.model import Model
+from occamid.training.state_space.fitted import Fitted
+from occamid.training.state_space.observed import observed
 
 Array = np.ndarray
 Method = Literal["full", "diagonal", "last-layer"]
@@ -194,6 +197,21 @@ def refined_posterior(refined: Refined) -> Posterior:
         noise_variance=refined.noise_variance,
         effective=refined.effective,
         log_evidence=refined.log_evidence,
+    )
+
+
+def observed_posterior(fitted: Fitted, record: Record, scaling: Scaling) -> Posterior:
+    """The posterior of a state-space fit, with a filter tuned on the last rows of a record."""
+    found = observed(fitted, record, scaling)
+    return Posterior(
+        model=found.model,
+        method="full",
+        positions=found.positions,
+        factor=found.factor,
+        widths=found.widths,
+        noise_variance=fitted.variance,
+        effective=fitted.effective,
+        log_evidence=fitted.log_evidence,
     )
 
 

@@ -16,7 +16,9 @@ from occamid.bands.ensemble import Ensemble
 from occamid.bands.linear import Band, Slopes, _inputs, _slopes, _spread, operating_point
 from occamid.data.windows import Terms
 from occamid.errors import DataError
-from occamid.networks import Network
+from occamid.networks import Network, unobserved
+from occamid.networks.algebra import solve
+from occamid.networks.flat import size
 
 Array = np.ndarray
 FREQUENCIES = 80
@@ -113,11 +115,12 @@ def _members(
     without them only the outputs at rest are found.
     """
     like, m = ensemble.members.like, ensemble.mixture
-    network, r = like.network, like.terms
+    network, r = unobserved(like.network, like.terms)
+    used = slice(0, size(network))
     v = (u0 - like.scaling.u_offset) / like.scaling.u_scale
     found, shares = [], []
     with jax.enable_x64(True):
-        for w, F, share in zip(m.mean, m.factor, m.weights, strict=True):
+        for w, F, share in zip(m.mean[:, used], m.factor[:, used], m.weights, strict=True):
             try:
                 rest = jnp.asarray(operating_point(network, r, w, v))
             except DataError:
@@ -202,7 +205,7 @@ def _transfer(r: Terms, s: Slopes, z: jax.Array) -> Inexact[jax.Array, "ny nu"]:
     by_u = _sums(r.inputs, s.u, len(r.input_names), z)
     left = jnp.concatenate([z * jnp.eye(nh, nh + ny), jnp.eye(ny, nh + ny, nh)])
     system = left - jnp.concatenate([s.h.astype(by_y.dtype), by_y], axis=1)
-    return jnp.linalg.solve(system, by_u)[nh:]
+    return solve(system, by_u)[nh:]
 
 
 def _gain(r: Terms, s: Slopes) -> jax.Array:

@@ -21,8 +21,9 @@ from scipy.linalg import solve_discrete_lyapunov
 from occamid.bands.mixture import Feedback, Mixture, weighted_median
 from occamid.data.windows import Terms
 from occamid.errors import DataError
-from occamid.networks import Network
-from occamid.networks.flat import unflatten
+from occamid.networks import Network, unobserved
+from occamid.networks.algebra import solve
+from occamid.networks.flat import size, unflatten
 from occamid.networks.simulate import push, read
 
 Array = np.ndarray
@@ -43,10 +44,14 @@ def steady_state(
     network: Network, terms: Terms, mixture: Mixture, u: Float[Array, " nu"], feedback: Feedback
 ) -> Steady:
     """Where the members rest under the (scaled) inputs ``u``; those that do not are left out."""
+    network, terms = unobserved(network, terms)
+    used = slice(0, size(network))
     starts = mixture.centre + np.outer(STARTS, mixture.spread)
     channels = np.array(terms.inputs, dtype=int).reshape(-1, 2)[:, 0]
     with jax.enable_x64(True):
-        found = _rest(network, terms, jnp.asarray(mixture.mean), jnp.asarray(u[channels]), starts)
+        found = _rest(
+            network, terms, jnp.asarray(mixture.mean[:, used]), jnp.asarray(u[channels]), starts
+        )
         x, y, moves, F_x, F_w = (np.asarray(part) for part in found)
     ny = y.shape[-1]
     rests, covariances, shares = [], [], []
@@ -54,7 +59,7 @@ def steady_state(
         at = _choice(y[k], moves[k], F_x[k], mixture)
         if at is None:
             continue
-        factor = mixture.factor[k]
+        factor = mixture.factor[k][used]
         pushed = F_w[k, at] @ factor if factor.ndim == 2 else F_w[k, at] * factor
         C = np.zeros((ny, ny))
         if terms.outputs:  # else no output is fed back, and its past does not matter
@@ -112,7 +117,7 @@ def _rest(
 ) -> tuple[jax.Array, ...]:
     """For every member and start: state, outputs, what still moves, ``F_x`` and ``F_w``."""
 
-    def solve(w: jax.Array, y0: jax.Array) -> tuple[jax.Array, ...]:
+    def settle(w: jax.Array, y0: jax.Array) -> tuple[jax.Array, ...]:
         first: Any = (
             network.initial_state(unflatten(network, w)),
             jnp.tile(y0, (terms.output_lag, 1)),
@@ -128,7 +133,7 @@ def _rest(
         def newton(_: int, x: jax.Array) -> jax.Array:
             miss = step(x, w)[0] - x
             J = jax.jacfwd(lambda v: step(v, w)[0])(x) - jnp.eye(x.size)
-            new = x - jnp.linalg.solve(J, miss)
+            new = x - solve(J, miss)
             better = jnp.sum((step(new, w)[0] - new) ** 2) < jnp.sum(miss**2)
             return jnp.where(better, new, x + 0.5 * miss)
 
@@ -142,4 +147,4 @@ def _rest(
         F_x, F_w = jax.jacfwd(lambda v, p: step(v, p)[0], argnums=(0, 1))(x, w)
         return x, y, jnp.max(jnp.abs(after - x), initial=0.0), F_x, F_w
 
-    return jax.lax.map(lambda w: jax.vmap(lambda y0: solve(w, y0))(starts), weights)
+    return jax.lax.map(lambda w: jax.vmap(lambda y0: settle(w, y0))(starts), weights)

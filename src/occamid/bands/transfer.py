@@ -15,6 +15,7 @@ from jaxtyping import Complex, Float
 
 from occamid.bands.posterior import Posterior
 from occamid.networks import MLP
+from occamid.networks.algebra import solve
 from occamid.networks.flat import flatten, unflatten
 from occamid.training.model import Model
 
@@ -85,7 +86,7 @@ def _collapsed(model: Model, flat: jax.Array) -> tuple[jax.Array, jax.Array, jax
     nu, ny, k = len(terms.input_names), len(terms.output_names), len(channels)
     B = C[:, :k] @ np.eye(nu)[channels]  # summed over the lags
     A = C[:, k:] @ np.eye(ny)[feeds]
-    return C, c, jnp.linalg.solve(jnp.eye(ny) - A, B)
+    return C, c, solve(jnp.eye(ny) - A, B)
 
 
 def _poles(model: Model, C: Float[Array, "ny nz"]) -> Complex[Array, " n"]:

@@ -184,7 +184,7 @@ def first_known(model: Ensemble, part: Part) -> int:
 
     All of them where fewer than two would be left: such a part says nothing about the model.
     """
-    known = max(part.known, model.start)
+    known = max(part.known, model.window)
     return known if known + 2 <= len(part.record) else len(part.record)
 
 

@@ -12,6 +12,7 @@ from occamid.networks.base import (
 )
 from occamid.networks.groups import STRUCTURES, Group, Groups, group_norm, groups_for
 from occamid.networks.mlp import MLP
+from occamid.networks.observer import Observer, joined, of_filter, parted, unobserved
 from occamid.networks.recurrent import Recurrent
 from occamid.networks.state_space import StateSpace
 
@@ -23,6 +24,7 @@ __all__ = [
     "Groups",
     "Live",
     "Network",
+    "Observer",
     "Params",
     "Recurrent",
     "StateSpace",
@@ -30,6 +32,10 @@ __all__ = [
     "groups_for",
     "init",
     "is_matrix",
+    "joined",
     "matrices",
+    "of_filter",
+    "parted",
     "reads_regressors",
+    "unobserved",
 ]

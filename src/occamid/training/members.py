@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from occamid.data.record import Record
 from occamid.data.windows import Terms, Windows
-from occamid.networks import MLP, Network, Recurrent, reads_regressors
+from occamid.networks import MLP, Network, Observer, Recurrent, reads_regressors
 from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.batch import free_runs
 from occamid.training.model import Model, k_steps
@@ -79,7 +79,7 @@ def members_of(models: Sequence[Model]) -> Members:
     ]
     terms = replace(first.terms, inputs=tuple(sides[0]), outputs=tuple(sides[1]))
     hidden = tuple(max(units) for units in zip(*(m.network.hidden for m in models), strict=True))
-    assert isinstance(first.network, (MLP, Recurrent))
+    assert isinstance(first.network, (MLP, Observer, Recurrent))
     bias = any(m.network.bias for m in models)  # type: ignore[attr-defined]
     network = replace(first.network, n_in=len(terms), hidden=hidden, bias=bias)
     weights = np.zeros((len(models), size(network)))
@@ -114,6 +114,7 @@ def _places(model: Model, network: Network, terms: Terms) -> Array:
             found.append(offsets[name] + rows)
             continue
         inside = np.array(columns, int) if reads_regressors(name) else np.arange(spec.shape[1])
+        inside = inside[: spec.shape[1]]  # an observer's matrices read inputs, not last outputs
         found.append(offsets[name] + large[name][np.ix_(rows, inside)].ravel())
     return np.concatenate(found)
 

@@ -17,11 +17,12 @@ from occamid.data.record import Record, as_record, as_records
 from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms, Windows, windows
 from occamid.errors import DataError, SettingsError, check_choice
-from occamid.networks import Network, is_matrix, simulate
+from occamid.networks import Network, Observer, is_matrix, of_filter, simulate
 from occamid.training.curvature import CURVATURES
 from occamid.training.stepping import Stepper
 
 Array = np.ndarray
+FIRST_OUTPUTS = 5  # for each state that they must tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +68,15 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """Weights and biases that are not zero once the network is compact."""
-        return sum(int(np.count_nonzero(value)) for value in self.compact().weights.values())
+        """Weights and biases that are not zero once the network is compact; no filter's numbers."""
+        weights = self.compact().weights.items()
+        return sum(int(np.count_nonzero(v)) for name, v in weights if not of_filter(name))
+
+    @property
+    def window(self) -> int:
+        """How many first outputs a run starts from unless told otherwise: enough for a state."""
+        states = self.network.hidden[0] if isinstance(self.network, Observer) else 0
+        return max(self.start, FIRST_OUTPUTS * states)
 
     def _masks(self) -> dict[str, Array]:
         return {n: np.asarray(v) != 0 for n, v in self.weights.items() if is_matrix(n)}
@@ -113,7 +121,8 @@ class Model:
         """
         record = as_record(record)
         self.check([record])
-        n_init = self.start if n_init is None else n_init
+        if n_init is None:
+            n_init = max(self.start, min(self.window, len(record) // 2))
         return Run(self.free_run(record.u, record.y[:n_init]), n_init)
 
     def predict(self, record: Record, horizon: int = 1) -> Run:
