@@ -38,6 +38,6 @@ def _slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]
     return found, -found @ tangents[0] @ found
 
 
-def solve(A: Inexact[Array, "n n"], b: Inexact[Array, n * m]) -> Inexact[Array, n * m]:
+def solve(A: Inexact[Array, "n n"], b: Inexact[Array, "n ..."]) -> Inexact[Array, "n ..."]:
     """``A⁻¹ b``."""
     return inverse(A) @ b
