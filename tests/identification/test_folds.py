@@ -194,7 +194,7 @@ def test_models_of_a_fold_do_not_know_what_it_holds_back(turn: int) -> None:
     models = []
     for one in (record, changed(record, block, 1), record[:119]):
         fold = folds([one], 3)[turn]
-        shop = Workshop(fold.records, BUDGET)
+        shop = Workshop(fold.lesson, BUDGET)
         models.append([shop.model(f) for f in (*families(TINY, fold.records), CLASSICAL[0])])
     for a, b in zip(models[0], models[1], strict=True):
         np.testing.assert_array_equal(a.mixture.mean, b.mixture.mean)
@@ -204,3 +204,14 @@ def test_models_of_a_fold_do_not_know_what_it_holds_back(turn: int) -> None:
     assert shorter.shape != models[0][0].mixture.mean.shape or np.any(
         shorter != models[0][0].mixture.mean
     )
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_blanked_records_hide_what_pieces_leave_out(several: bool) -> None:
+    records = [small_record(120)] if not several else [small_record(60) for _ in range(4)]
+    for fold in folds(records, 3):
+        for lesson in (fold.lesson, fold.fewer):
+            assert [b.record for b in lesson.blanked] == records  # one shape for every fold
+            seen = np.concatenate([b.record.y[b.seen, 0] for b in lesson.blanked])
+            known = np.concatenate([r.y[r.lead :, 0] for r in lesson.records])
+            np.testing.assert_array_equal(seen, known)

@@ -14,7 +14,7 @@ from occamid.identification import referee
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
-from occamid.identification.folds import Fold, Part
+from occamid.identification.folds import Fold, Part, whole
 from occamid.identification.referee import (
     HOPELESS,
     Hearing,
@@ -165,7 +165,7 @@ def curve(monkeypatch: pytest.MonkeyPatch) -> Hearing:
         return np.full((count, 1), 1.5 if model is small else 1.0)
 
     monkeypatch.setattr(referee, "_miss", miss)
-    return Hearing(models=[(large, Fold((record,), parts, (record[:60],)))])
+    return Hearing(models=[(large, Fold(whole([record]), parts, whole([record[:60]])))])
 
 
 def test_the_learning_curve_says_what_more_rows_bring(curve: Hearing) -> None:
@@ -200,7 +200,7 @@ def test_bands_take_their_width_from_held_back_errors_by_horizon() -> None:
         y[t] = 0.9 * y[t - 1] + 0.5 * (u[t - 1] - 0.3) / 1.5
     record = Record(u=u, y=4 * (y + 0.1 * rng.normal(size=1500)) - 2)
     parts = (Part(record[:700], 0), Part(record[650:], 50))
-    fold = Fold((record,), parts, (record,))
+    fold = Fold(whole([record]), parts, whole([record]))
     found = calibrated(model, Hearing(models=[(model, fold)]), gain=1.0)
     assert found.inflation.shape == (len(HORIZONS), 1)
     one, ten, free = found.inflation[:, 0]
@@ -220,7 +220,9 @@ def test_parts_that_are_too_short_are_not_judged() -> None:
         assert first_known(model, Part(record[:rows], known)) == first
     long, short = Part(record, 0), Part(record[:2], 0)
     alone, both = (
-        calibrated(model, Hearing(models=[(model, Fold((record,), p, (record,)))]), gain=1.0)
+        calibrated(
+            model, Hearing(models=[(model, Fold(whole([record]), p, whole([record])))]), gain=1.0
+        )
         for p in ((long,), (long, short))
     )
     np.testing.assert_array_equal(alone.inflation, both.inflation)

@@ -8,6 +8,7 @@ import pytest
 from occamid import DataError, Record
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import CLASSICAL
+from occamid.identification.folds import whole
 from occamid.identification.options import Budget
 from occamid.training.linear import ROWS_PER_TERM, fit_arx
 
@@ -118,7 +119,7 @@ def test_output_error_beats_arx_under_output_noise() -> None:
     for t in range(2, 600):
         clean[t] = 1.5 * clean[t - 1] - 0.7 * clean[t - 2] + u[t - 1]
     record = Record(u=u, y=clean + 0.5 * clean.std() * rng.normal(size=600))
-    shop = Workshop((record[:300],), Budget(folds=2, restarts=2, members=2, iterations=30))
+    shop = Workshop(whole([record[:300]]), Budget(folds=2, restarts=2, members=2, iterations=30))
     arx, output_error = (shop.model(family) for family in CLASSICAL)
     assert (arx.feedback, output_error.feedback) == ("process", "none")
     assert len(arx.weights) == len(output_error.weights) == 1

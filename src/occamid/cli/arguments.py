@@ -41,7 +41,11 @@ Prepare = Annotated[
     Path | None, typer.Option(help="TOML file of steps done to the data before; see prepare.")
 ]
 Effort = Annotated[str | None, typer.Option(help="How much is tried: quick, standard or thorough.")]
-Network = Annotated[str | None, typer.Option(help="auto, mlp, lstm or rnn.")]
+Network = Annotated[str | None, typer.Option(help="auto, mlp, lstm, rnn or state-space.")]
+Order = Annotated[int | None, typer.Option(help="States of a state-space model.")]
+StateUnits = Annotated[
+    int | None, typer.Option("--units", help="Units of a state-space model; 0 is a linear one.")
+]
 Hidden = Annotated[str | None, typer.Option(help="Units of the hidden layers: 10,10.")]
 Lags = Annotated[int | None, typer.Option(help="Lags of inputs and outputs.")]
 InputLags = Annotated[int | None, typer.Option(help="Lags of the inputs.")]
@@ -122,7 +126,9 @@ def identify_options(told: dict[str, Any]) -> dict[str, Any]:
     """What the command line fixes beforehand, as :class:`Options` names it."""
     lags, lam = told["lags"], told["lam"]
     each = {n: lags if told[n] is None else told[n] for n in ("input_lags", "output_lags")}
-    return {name: told[name] for name in ("effort", "network", "restarts", "seed")} | {
+    return {
+        name: told[name] for name in ("effort", "network", "order", "units", "restarts", "seed")
+    } | {
         **each,
         "hidden": numbers(told["hidden"], int, "hidden"),
         "lam": "auto" if lam == "auto" else numbers(lam, float, "lam"),

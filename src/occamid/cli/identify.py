@@ -25,6 +25,8 @@ def identify(
     effort: a.Effort = None,
     network: a.Network = None,
     hidden: a.Hidden = None,
+    order: a.Order = None,
+    units: a.StateUnits = None,
     lags: a.Lags = None,
     input_lags: a.InputLags = None,
     output_lags: a.OutputLags = None,

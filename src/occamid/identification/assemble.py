@@ -11,12 +11,20 @@ from jaxtyping import Float
 
 from occamid.bands.ensemble import Ensemble, combine
 from occamid.bands.posterior import LARGEST as MOST_WEIGHTS
-from occamid.bands.posterior import Method, Posterior, fit_posterior, refined_posterior
+from occamid.bands.posterior import (
+    Method,
+    Posterior,
+    fit_posterior,
+    observed_posterior,
+    refined_posterior,
+)
 from occamid.data.record import Record
+from occamid.data.scaling import fit_scaling
 from occamid.data.windows import first_row, padded_shape
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.families import Family
+from occamid.identification.folds import Lesson
 from occamid.identification.options import Budget
 from occamid.training.batch import Batch
 from occamid.training.free_run import Refined, refine
@@ -24,6 +32,7 @@ from occamid.training.linear import fit_arx
 from occamid.training.members import members_of
 from occamid.training.model import Model
 from occamid.training.settings import Settings
+from occamid.training.state_space import Search, search
 from occamid.training.train import Progress, train
 
 Array = np.ndarray
@@ -34,12 +43,21 @@ SIMPLE_ORDERS = 10  # the largest of an output-error model: each costs a refinem
 
 @dataclass
 class Workshop:
-    """One set of records and what is made of it; families of equal settings share a batch."""
+    """One set of records and what is made of it; families of equal settings share a batch.
 
-    records: tuple[Record, ...]
+    ``halved`` says that models are only compared.
+    """
+
+    lesson: Lesson
     budget: Budget
     checkpoints: Checkpoints | None = None
+    halved: bool = False
     batches: dict[Settings, Batch] = field(default_factory=dict)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records that may be learned from."""
+        return self.lesson.records
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -48,9 +66,12 @@ class Workshop:
 
     def model(self, family: Family, progress: Callable[[Progress], None] | None = None) -> Ensemble:
         """The ensemble of a family's best models on these records."""
-        posteriors = (
-            self._classical(family) if family.settings is None else self._trained(family, progress)
-        )
+        if family.search is not None:
+            posteriors = self._state_space(family.search)
+        elif family.settings is None:
+            posteriors = self._classical(family)
+        else:
+            posteriors = self._trained(family, progress)
         feedback = "process" if family.feeds_back else "none"
         return combine(self._usable(posteriors), feedback=feedback)  # type: ignore[arg-type]
 
@@ -102,6 +123,16 @@ class Workshop:
         ]
         return [refined_posterior(refined[int(np.argmin(bic))])]
 
+    def _state_space(self, plan: Search) -> list[Posterior]:
+        """State-space models fitted to the free run of whole records, blanks left out."""
+        scaling = fit_scaling(self.records, "standardize")
+        rows, last = [], self.records[-1]
+        for record, seen in self.lesson.blanked:
+            scaled = scaling.apply(record)
+            rows.append((scaled.u, scaled.y, seen.astype(float)))
+        plan = plan.halved() if self.halved else plan
+        return [observed_posterior(fit, last, scaling) for fit in search(rows, plan)]
+
     def _usable(self, posteriors: Sequence[Posterior]) -> list[Posterior]:
         """Members whose free run on these records is not far worse than the others'."""
         errors = free_run_errors([p.model for p in posteriors], self.records)
@@ -119,7 +150,9 @@ def free_run_errors(models: Sequence[Model], records: Sequence[Record]) -> Float
     squares = []
     with np.errstate(all="ignore"):
         for r in records:
-            first = first_row(r, members.like.terms, members.like.start)
+            first = max(first_row(r, members.like.terms, members.like.start), members.like.window)
+            if first >= len(r):
+                continue
             miss = (members.free_run(r.u, r.y[:first]) - r.y)[:, first:]
             squares.append((miss / members.like.scaling.y_std) ** 2)
         errors = np.sqrt(np.mean(np.concatenate(squares, axis=1), axis=(1, 2)))

@@ -55,7 +55,7 @@ class SparseNARX(RegressorMixin, BaseEstimator):
     """A sparse Bayesian neural model of a dynamic system.
 
     Args:
-        network: "auto" tries several families; "mlp", "lstm" or "rnn" is taken as it is.
+        network: "auto" tries several families; "mlp", "lstm", "rnn" or "state-space" is taken.
         hidden: units of each hidden layer; none: as the effort says.
         input_lags: largest lag of the inputs, or "auto"; pruning removes what is not needed.
         output_lags: likewise of the outputs.

@@ -18,6 +18,7 @@ from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError
 from occamid.identification.options import Options
 from occamid.training.settings import Settings
+from occamid.training.state_space import Search
 
 LONGEST_RESPONSE = 50  # lags of the family without output feedback
 LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
@@ -28,7 +29,7 @@ ROUND = np.unique(np.concatenate([np.arange(1, 11), 5 * np.arange(2, 11), 25 * n
 
 @dataclass(frozen=True)
 class Family:
-    """A way to a model: settings of a batch, or plain least squares without; refined or not.
+    """A way to a model: settings of a batch, a search, or plain least squares; refined or not.
 
     ``refined`` fits the free run instead of the one-step prediction.  Families of one ``kind``
     are equally simple; the kinds are listed from simple to flexible.
@@ -39,6 +40,7 @@ class Family:
     about: str
     settings: Settings | None = None
     refined: bool = False
+    search: Search | None = None  # of a state-space model
 
     @property
     def feeds_back(self) -> bool:
@@ -47,14 +49,19 @@ class Family:
         return has_outputs and not self.refined
 
 
-def families(options: Options, records: Sequence[Record]) -> list[Family]:
-    """The families to try on these records, the simplest first."""
+def families(options: Options, records: Sequence[Record], given: int | None = None) -> list[Family]:
+    """The families to try on these records, the simplest first.
+
+    ``given`` is how many rows the user gave, where the records are a part of them.
+    """
     _check_lags(options, records)
     scaling = fit_scaling(records, "standardize")
     inputs, outputs = 1, 1  # where the user fixed both, those take their place
     if "auto" in (options.input_lags, options.output_lags):
         proposed = propose_lags([scaling.apply(r) for r in records])
         inputs, outputs = (int(ROUND[np.searchsorted(ROUND, lag)]) for lag in proposed)
+    if options.network == "state-space":
+        return _state_space(options)[-1:]
     base = {"seed": options.seed, "restarts": options.restarts or options.budget.restarts}
     if options.network != "auto":
         own: dict[str, Any] = {
@@ -70,7 +77,33 @@ def families(options: Options, records: Sequence[Record]) -> list[Family]:
     found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
-    return [*(() if fixed else CLASSICAL), *(_with(f, options.budget.pace, fixed) for f in kept)]
+    free = () if fixed else CLASSICAL
+    all_rows = sum(map(len, records)) if given is None else given
+    hidden = [] if fixed or all_rows < options.budget.hidden else _state_space(options)
+    return [*free, *hidden[:1], *(_with(f, options.budget.pace, fixed) for f in kept), *hidden[1:]]
+
+
+def _state_space(options: Options) -> list[Family]:
+    """Hidden states instead of lags: linear, and with smooth units beside the linear path.
+
+    Where records are long this is far ahead; short ones cannot tell good restarts from bad.
+    """
+    plan = replace(options.budget.search, seed=options.seed)
+    if options.order is not None:
+        plan = replace(plan, orders=(options.order,))
+    if options.restarts is not None:
+        plan = replace(plan, restarts=options.restarts)
+    units = plan.units if options.units is None else options.units
+    about = "hidden states, fitted in free run"
+    linear = Family(
+        "state-space-linear", "linear", f"linear, {about}", refined=True,
+        search=replace(plan, units=0),
+    )  # fmt: skip
+    curved = Family(
+        "state-space", "state-space", f"linear path and smooth units on {about}", refined=True,
+        search=replace(plan, units=units),
+    )  # fmt: skip
+    return [linear, curved] if units else [linear]
 
 
 def _with(family: Family, pace: float, fixed: dict[str, Any]) -> Family:

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Bool
+
 from occamid.data.record import Record
 
 HISTORY = 250  # rows before a block or a piece that a run through it may start from
@@ -24,6 +27,23 @@ class Part(NamedTuple):
     known: int
 
 
+class Blanked(NamedTuple):
+    """A whole record, and in which rows its outputs may be looked at."""
+
+    record: Record
+    seen: Bool[np.ndarray, " N"]
+
+
+class Lesson(NamedTuple):
+    """What may be learned from: pieces of records, or the same as records with blanks.
+
+    A model that runs free through a record learns from the latter; every fold has the same shapes.
+    """
+
+    records: tuple[Record, ...]
+    blanked: tuple[Blanked, ...]
+
+
 class Fold(NamedTuple):
     """What may be learned from, and what it is judged on.
 
@@ -31,15 +51,38 @@ class Fold(NamedTuple):
     of it are tells what more data would bring.
     """
 
-    records: tuple[Record, ...]
+    lesson: Lesson
     parts: tuple[Part, ...]
-    fewer: tuple[Record, ...]
+    fewer: Lesson
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The pieces that may be learned from."""
+        return self.lesson.records
 
 
 def folds(records: Sequence[Record], count: int) -> list[Fold]:
     """Up to ``count`` ways to hold something back; none where the records are too short."""
     found = _whole_records(records, count) or _blocks(records, count)
     return [f for f in found if rows_of(f.records) >= FEWEST_LEFT]
+
+
+def whole(records: Sequence[Record]) -> Lesson:
+    """Everything may be learned from."""
+    return Lesson(tuple(records), tuple(_blanked(record, ()) for record in records))
+
+
+def _blanked(record: Record, blocks: Sequence[slice]) -> Blanked:
+    """A record with blocks of rows, and a gap on either side of each, blanked."""
+    seen = np.arange(len(record)) >= record.lead
+    for block in blocks:
+        gap = _gap(block)
+        seen[max(0, block.start - gap) : block.stop + gap] = False
+    return Blanked(record, seen)
+
+
+def _gap(block: slice) -> int:
+    return min(GAP, (block.stop - block.start) // 10)
 
 
 def rows_of(records: Sequence[Record]) -> int:
@@ -52,17 +95,21 @@ def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
     turns = min(count, len(records))
     found = []
     for turn in range(turns if turns > 1 else 0):
-        held: list[Record] = []
-        left: list[Record] = []
-        for k, record in enumerate(records):
-            (held if k % turns == turn else left).append(record)
-        if 3 * rows_of(left) < 2 * rows_of(records):
+        held = [r for k, r in enumerate(records) if k % turns == turn]
+        if 3 * rows_of(held) > rows_of(records):
             return []
         other = (turn + turns // 2) % turns
-        fewer = tuple(r for k, r in enumerate(records) if k % turns not in (turn, other))
         parts = tuple(Part(r[r.lead :] if r.lead else r, 0) for r in held)
-        found.append(Fold(tuple(left), parts, fewer))
+        lessons = (_without_records(records, turns, out) for out in ((turn,), (turn, other)))
+        found.append(Fold(next(lessons), parts, next(lessons)))
     return found
+
+
+def _without_records(records: Sequence[Record], turns: int, out: tuple[int, ...]) -> Lesson:
+    """The records without those of some turns."""
+    whole = [slice(0, len(r)) for r in records]
+    blanked = [_blanked(r, (whole[k],) if k % turns in out else ()) for k, r in enumerate(records)]
+    return Lesson(tuple(r for k, r in enumerate(records) if k % turns not in out), tuple(blanked))
 
 
 def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
@@ -73,33 +120,42 @@ def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
     count = min(count, max(len(r) - r.lead for r in records) // FEWEST_HELD_BACK)
     found = []
     for turn in range(count if count > 1 else 0):
-        left: list[Record] = []
-        fewer: list[Record] = []
+        held: list[list[slice]] = []
         parts = []
         for record in records:
             rows = len(record) - record.lead
             if rows < count * FEWEST_HELD_BACK:
-                left.append(record)
-                fewer.append(record)
+                held.append([])
                 continue
             edges = [record.lead + rows * k // count for k in range(count + 1)]
             block, other = (
                 slice(edges[k], edges[k + 1]) for k in (turn, (turn + count // 2) % count)
             )
-            left += without(record, [block])
-            fewer += without(record, [block, other])
+            held.append([block, other])
             known = min(block.start, HISTORY)
             part = record[block.start - known : block.stop]
             parts.append(Part(replace(part, lead=0), known))
-        found.append(Fold(tuple(left), tuple(parts), tuple(fewer)))
+        first = [blocks[:1] for blocks in held]
+        found.append(
+            Fold(_without_blocks(records, first), tuple(parts), _without_blocks(records, held))
+        )
     return found
+
+
+def _without_blocks(records: Sequence[Record], held: Sequence[Sequence[slice]]) -> Lesson:
+    """The records without these blocks of each."""
+    pieces: list[Record] = []
+    for record, blocks in zip(records, held, strict=True):
+        pieces += without(record, blocks) if blocks else [record]
+    blanked = tuple(_blanked(r, blocks) for r, blocks in zip(records, held, strict=True))
+    return Lesson(tuple(pieces), blanked)
 
 
 def without(record: Record, blocks: Sequence[slice]) -> list[Record]:
     """The pieces of a record between blocks of rows, with a gap on either side of each."""
     pieces, first = [], record.lead
     for block in sorted(blocks, key=lambda b: b.start):
-        gap = min(GAP, (block.stop - block.start) // 10)
+        gap = _gap(block)
         pieces.append((first, block.start - gap))
         first = block.stop + gap
     pieces.append((first, len(record)))

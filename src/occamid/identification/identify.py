@@ -20,6 +20,7 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.families import Family, families
 from occamid.identification.folds import piece, rows_of
+from occamid.identification.folds import whole as everything
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import CURVE, Trial, calibrated, expected, judge, learning_gain
@@ -92,16 +93,19 @@ def identify(
     whole = as_records(records)
     data = thin(whole, options.budget.rows)
     shown = tuple(r[r.lead :] if r.lead else r for r in data)  # without inputs from before them
-    tried = families(options, data)
+    given = sum(map(len, whole))
+    tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
-    judgement = judge(data, options, clock.sub, checkpoints)
+    judgement = judge(data, options, clock.sub, checkpoints, given)
     family = next(f for f in tried if f.name == judgement.chosen)
-    shop = Workshop(data, options.budget, checkpoints)
+    # What sums over time can be trained on every row; the quick effort does not.
+    every = family.search is not None and options.effort != "quick"
+    shop = Workshop(everything(whole if every else data), options.budget, checkpoints)
     model = shop.model(family, clock.sub(f"training {family.name}"))
     clock.tell(f"bands of {family.name}")
     hearing = judgement.hearings.get(family.name)
     if hearing:
-        gain = learning_gain(family, hearing, options, rows_of(data), clock.sub)
+        gain = learning_gain(family, hearing, options, rows_of(shop.records), clock.sub, given)
         model = calibrated(model, hearing, gain)
         error, low, high = expected(hearing, gain)
     else:
@@ -117,11 +121,11 @@ def identify(
         trials=judgement.trials,
         grounds=judgement.grounds,
         batch=batch,
-        records=shown,
+        records=whole if every else shown,
         options=options,
         expected_rmse=tuple(error.tolist()),
         expected_interval=tuple(zip(low.tolist(), high.tolist(), strict=True)),
-        rows_given=sum(map(len, whole)),
+        rows_given=given,
     )
 
 

@@ -165,7 +165,7 @@ def check_test(options: Options, estimation: Sequence[Record], test: Sequence[Re
         if isinstance(lag, int)
     ]
     for record in test:
-        if len(record) < max(lags) + 2:
+        if len(record) < max(lags, default=0) + 2:
             raise DataError(
                 f'test record "{record.name}" has {len(record)} rows, but the models tried need '
                 f"{max(lags) + 2} or more; test on more data, or fix fewer lags with "

@@ -9,15 +9,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from occamid.errors import SettingsError
 from occamid.training.settings import Lags, Positive, Units, readable
+from occamid.training.state_space import Search
 
 Effort = Literal["quick", "standard", "thorough"]
+
+
+SEARCH = Search((1, 2, 3, 4, 6, 8), units=10, restarts=4, members=5)
 
 
 @dataclass(frozen=True)
 class Budget:
     """How much is tried: folds of the cross-validation, restarts, members, refinement steps.
 
-    ``pace`` scales the epochs of every cycle, ``rows`` is the most that is trained on.
+    ``pace`` scales the epochs of every cycle, ``rows`` is the most that is trained on; from
+    ``hidden`` rows on state-space models are looked for, as ``search`` says.
     """
 
     folds: int
@@ -26,6 +31,8 @@ class Budget:
     iterations: int
     pace: float = 1.0
     rows: int = 10_000
+    hidden: int = 400
+    search: Search = SEARCH
 
     def for_folds(self) -> Budget:
         """Half of it: many models are tried there, and only compared."""
@@ -35,9 +42,24 @@ class Budget:
 
 
 BUDGETS: dict[str, Budget] = {
-    "quick": Budget(folds=3, restarts=8, members=5, iterations=24, pace=0.5, rows=1_000),
+    "quick": Budget(
+        folds=3,
+        restarts=8,
+        members=5,
+        iterations=24,
+        pace=0.5,
+        rows=1_000,
+        hidden=1_500,
+        search=Search((1, 2, 3, 4, 6), 6, 2, 3, screening=20, iterations=40, rows=1_000),
+    ),
     "standard": Budget(folds=5, restarts=20, members=10, iterations=60),
-    "thorough": Budget(folds=8, restarts=60, members=25, iterations=120),
+    "thorough": Budget(
+        folds=8,
+        restarts=60,
+        members=25,
+        iterations=120,
+        search=Search((1, 2, 3, 4, 5, 6, 8, 10), 15, 8, 8, 40, 150, rows=5_000),
+    ),
 }
 
 
@@ -47,8 +69,14 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     effort: Effort = Field("standard", description="how much is tried: quick, standard, thorough")
-    network: Literal["auto", "mlp", "lstm", "rnn"] = Field(
+    network: Literal["auto", "mlp", "lstm", "rnn", "state-space"] = Field(
         "auto", description="auto tries several families; a named one is taken as it is"
+    )
+    order: Annotated[int, Field(ge=1, le=50)] | None = Field(
+        None, description="states of a state-space model"
+    )
+    units: Annotated[int, Field(ge=0, le=200)] | None = Field(
+        None, description="units of a state-space model; 0 is a linear one"
     )
     hidden: tuple[Units, ...] | None = Field(None, description="units of each hidden layer")
     activation: str | None = Field(None, description="of an mlp or rnn")

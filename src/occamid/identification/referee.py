@@ -25,7 +25,7 @@ from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, free_run_errors
 from occamid.identification.families import Family, families
-from occamid.identification.folds import FEWEST_LEFT, Fold, Part, folds, rows_of
+from occamid.identification.folds import FEWEST_LEFT, Fold, Part, folds, rows_of, whole
 from occamid.identification.options import Options
 
 Array = np.ndarray
@@ -78,16 +78,17 @@ def judge(
     options: Options,
     progress: Callable[[str], Callable[[Any], None] | None],
     checkpoints: Checkpoints | None = None,
+    given: int | None = None,
 ) -> Judgement:
-    """Try every family on held-back data and choose."""
-    tried = families(options, records)
+    """Try every family on held-back data and choose; ``given`` as in :func:`families`."""
+    tried = families(options, records, given)
     held = folds(records, options.budget.folds)
     hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
     for number, fold in enumerate(held):
         where = f"fold {number + 1} of {len(held)}"
         left = {name: h for name, h in hearings.items() if not h.hopeless}
-        _hear(fold, where, options, left, progress, checkpoints)
+        _hear(fold, where, options, left, progress, checkpoints, given)
         if PATIENCE <= number + 1 < len(held):
             _give_up(left, spread)
     if not _most(hearings):
@@ -126,11 +127,12 @@ def _hear(
     hearings: dict[str, Hearing],
     progress: Callable[[str], Callable[[Any], None] | None],
     checkpoints: Checkpoints | None,
+    given: int | None,
 ) -> None:
     """All families in one fold; lags, scaling and orders are learned inside it."""
-    shop = Workshop(fold.records, options.budget.for_folds(), checkpoints)
+    shop = Workshop(fold.lesson, options.budget.for_folds(), checkpoints, halved=True)
     try:
-        own = {f.name: f for f in families(options, fold.records)}
+        own = {f.name: f for f in families(options, fold.records, given)}
     except DataError as error:
         own, missing = {}, str(error)
     else:
@@ -292,7 +294,7 @@ def _by_criterion(
     checkpoints: Checkpoints | None,
 ) -> Judgement:
     """Nothing can be held back: BIC of the free runs on the records themselves."""
-    shop = Workshop(records, options.budget.for_folds(), checkpoints)
+    shop = Workshop(whole(records), options.budget.for_folds(), checkpoints, halved=True)
     trials, scores = [], {}
     count = sum(len(r) * r.y.shape[1] for r in records)
     nothing = tuple(np.full(records[0].y.shape[1], np.nan).tolist())
@@ -339,6 +341,7 @@ def learning_gain(
     options: Options,
     rows: int,
     progress: Callable[[str], Callable[[Any], None] | None],
+    given: int | None = None,
 ) -> float:
     """By what factor the error falls from a fold's rows to all ``rows``.
 
@@ -349,11 +352,12 @@ def learning_gain(
     shares = []
     step = max(1, -(-len(hearing.models) // CURVE))
     for number, (model, fold) in enumerate(hearing.models[::step]):
-        if rows_of(fold.fewer) < FEWEST_LEFT:
+        if rows_of(fold.fewer.records) < FEWEST_LEFT:
             continue
         try:
-            own = next(f for f in families(options, fold.fewer) if f.name == family.name)
-            shop = Workshop(fold.fewer, options.budget.for_folds())
+            tried = families(options, fold.fewer.records, given)
+            own = next(f for f in tried if f.name == family.name)
+            shop = Workshop(fold.fewer, options.budget.for_folds(), halved=True)
             small = shop.model(own, progress(f"learning curve {number + 1}: {family.name}"))
             pairs = [(_miss(small, part), _miss(model, part)) for part in fold.parts]
         except (DataError, StopIteration):  # too few rows: the curve has one point less
@@ -363,7 +367,7 @@ def learning_gain(
             both = np.stack([miss[len(miss) - common :] for miss in (few, many)])
             both = both / model.first.scaling.y_std
             squares += np.sum(both**2, axis=(1, 2))
-        shares.append((rows_of(fold.fewer), rows_of(fold.records)))
+        shares.append((rows_of(fold.fewer.records), rows_of(fold.records)))
     if not shares or not squares.all():
         return 1.0
     few_rows, many_rows = np.mean(shares, axis=0)

@@ -2,5 +2,6 @@
 
 from occamid.training.state_space.fit import Plan, data_of, fit_state_space
 from occamid.training.state_space.fitted import Fitted
+from occamid.training.state_space.search import Search, search
 
-__all__ = ["Fitted", "Plan", "data_of", "fit_state_space"]
+__all__ = ["Fitted", "Plan", "Search", "data_of", "fit_state_space", "search"]

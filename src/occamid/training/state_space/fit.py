@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from occamid.training.state_space import levenberg, start
 from occamid.training.state_space.first_state import state_prior
@@ -66,6 +66,7 @@ class Data(NamedTuple):
     y: tuple[Float[Array, "T ny"], ...]  # zero where held back
     weight: tuple[Float[Array, " T"], ...]
     whole: tuple[Float[Array, "T ny"], ...]  # as measured, only to score a finished fit
+    scored: tuple[Bool[Array, " T"], ...]  # held-back rows that a finished fit is scored on
 
     @property
     def rows(self) -> list[tuple[Array, Array, Array]]:
@@ -79,16 +80,23 @@ class Data(NamedTuple):
 
 def data_of(pairs: Sequence[tuple[Array, Array]], held_back: Sequence[slice] | None = None) -> Data:
     """Records with the outputs of the held-back rows blanked."""
-    u, y, weight, whole = [], [], [], []
+    rows, scored = [], []
     for k, (inputs, outputs) in enumerate(pairs):
-        keep = np.ones(len(inputs))
+        held = np.zeros(len(inputs), bool)
         if held_back is not None:
-            keep[held_back[k]] = 0.0
-        u.append(np.asarray(inputs, float))
-        y.append(np.where(keep[:, None] > 0, outputs, 0.0))
-        weight.append(keep)
-        whole.append(np.asarray(outputs, float))
-    return Data(tuple(u), tuple(y), tuple(weight), tuple(whole))
+            held[held_back[k]] = True
+        rows.append((np.asarray(inputs, float), np.asarray(outputs, float), np.ones(len(inputs))))
+        scored.append(held)
+    return scored_data(rows, scored)
+
+
+def scored_data(rows: Sequence[start.Rows], scored: Sequence[Bool[Array, " T"]]) -> Data:
+    """Records of which some rows are not fitted but scored; weight zero is neither."""
+    u, y, weight = zip(*rows, strict=True)
+    left = tuple(np.where(held, 0.0, w) for w, held in zip(weight, scored, strict=True))
+    fitted = tuple(np.where(w[:, None] > 0, values, 0.0) for w, values in zip(left, y, strict=True))
+    judged = tuple(held & (w > 0) for w, held in zip(weight, scored, strict=True))
+    return Data(tuple(u), fitted, left, tuple(y), judged)
 
 
 class Stage(NamedTuple):
@@ -205,7 +213,7 @@ def finished(data: Data, stage: Stage) -> list[Fitted]:
                 log_evidence=float(found.log_evidence[k]),
                 effective=float(found.effective[k]),
                 error=_root_mean(squares[looked_at]),
-                held_back=_root_mean(squares[~looked_at]),
+                held_back=_root_mean(squares[np.concatenate(data.scored)]),
                 states=state_prior(x[k][inside][looked_at]),
             )
         )

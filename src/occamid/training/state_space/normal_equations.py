@@ -175,7 +175,7 @@ class FreeRuns:
 def segment_length(lengths: Sequence[int], parallel: bool) -> int:
     """About the root of the rows on a CPU, where a pass costs its steps and its rows alike.
 
-    With associative scans segments are one block long.
+    With associative scans segments are a few blocks long: as few steps as pay.
     """
     if parallel:
         return 4 * BLOCK
@@ -193,9 +193,8 @@ def chunks(sizes: Sizes, rows: int, lanes: int, thin: int, memory_mb: float) -> 
 
 
 def _run(sizes: Sizes, parallel: bool, data: Segments, w: jax.Array, carry: Carry) -> Run:
-    """On a CPU chord passes with the last ``Φ`` come first: they need no derivatives."""
-    phi = None if parallel else carry.phi
-    return free_run(sizes, split(sizes, w), data, carry.starts, phi, parallel)
+    """Chord passes with the last ``Φ`` come first: they need no derivatives."""
+    return free_run(sizes, split(sizes, w), data, carry.starts, carry.phi, parallel)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -45,11 +45,11 @@ def prior_of(sizes: Sizes, mean: Float[Array, "M P"]) -> Prior:
 
 
 def weights_of(sizes: Sizes, model: Linear) -> Float[Array, " P"]:
-    """A linear model as flat weights; offsets, units and first states are zero."""
+    """A linear model as flat weights; whatever else there is, further states too, is zero."""
     w = np.zeros(sizes.total)
-    at, n = split(sizes, w), sizes.nx
-    at.state[:, :n], at.state[:, n : n + sizes.nu] = model.A, model.B
-    at.out[:, :n], at.out[:, n : n + sizes.nu] = model.C, model.D
+    at, n, inputs = split(sizes, w), len(model.A), slice(sizes.nx, sizes.nx + sizes.nu)
+    at.state[:n, :n], at.state[:n, inputs] = model.A, model.B
+    at.out[:, :n], at.out[:, inputs] = model.C, model.D
     return w
 
 
