@@ -73,6 +73,7 @@ class Search:
 
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:
     """The finished fits, the best score first; inputs, outputs and weights in scaled units."""
+    rows = [row for row in rows if np.any(row[2] > 0)]
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
     if seen < SHORTEST:
         raise DataError(f"{seen} rows are too few for a state-space model ({SHORTEST} at least)")

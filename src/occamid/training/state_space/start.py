@@ -63,6 +63,8 @@ def _pieces(records: Sequence[Rows], lags: int) -> Iterator[Float[Array, "n colu
         for begin in range(lags, len(y), ROWS):
             rows = np.arange(begin, min(begin + ROWS, len(y)))
             rows = rows[blank[rows + 1] == blank[rows - lags]][:, None]
+            if not len(rows):
+                continue
             past = y[rows - np.arange(1, lags + 1)].reshape(len(rows), -1)
             inputs = u[rows - np.arange(lags + 1)].reshape(len(rows), -1)
             yield np.concatenate([past, inputs, np.ones((len(rows), 1)), y[rows[:, 0]]], axis=1)
