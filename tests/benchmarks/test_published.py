@@ -53,8 +53,8 @@ def test_compile_time_of_the_drives_lstm(
     real_drives: Data,
 ) -> None:
     seconds = compile_seconds("coupled-drives-lstm")
-    assert seconds["first"] < 30  # 7 s on two idle cores; others may be at work
-    assert seconds["cached"] < 12
+    assert seconds["first"] < 60  # 7 s on two idle cores; others may be at work
+    assert seconds["cached"] < 0.7 * seconds["first"]
 
 
 def test_the_sweep_costs_little_more_than_a_gradient_and_grows_linearly() -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from occamid.errors import SettingsError
 from occamid.export.program import REGRESSORS, Activate, Affine, Carried, Node, Products, Step
-from occamid.networks import MLP, Network, Recurrent
+from occamid.networks import MLP, Network, Observer, Recurrent
+from occamid.networks.observer import Filter
 
 Array = np.ndarray
+SETTLED = 2000  # steps after which a filter's gain counts as constant
 Weights = Mapping[str, Array]
 
 
@@ -23,6 +27,8 @@ def step_of(network: Network, weights: Weights) -> Step:
         return perceptron(network, arrays)
     if isinstance(network, Recurrent):
         return recurrent(network, arrays)
+    if isinstance(network, Observer):
+        return observer(network, arrays)
     raise SettingsError(f"a {type(network).__name__} network cannot be exported.")
 
 
@@ -94,12 +100,63 @@ class StateSpace:
     x0: Float[Array, " nx"]
 
 
-def state_space(m: StateSpace, activation: str = "tanh") -> Step:
+def state_space(m: StateSpace, activation: str = "tanh", source: str = "x") -> Step:
     """A state-space network; its regressors ``z`` are the inputs of this very sample."""
     nodes: dict[str, Node] = {
-        "h": Affine((("x", m.W), (REGRESSORS, m.V)), m.b),
+        "h": Affine(((source, m.W), (REGRESSORS, m.V)), m.b),
         "a": Activate("h", activation),
-        "x_new": Affine((("x", m.A), (REGRESSORS, m.B), ("a", m.F)), m.d),
-        "y": Affine((("x", m.C), (REGRESSORS, m.D), ("a", m.G)), m.c),
+        "x_new": Affine(((source, m.A), (REGRESSORS, m.B), ("a", m.F)), m.d),
+        "y": Affine(((source, m.C), (REGRESSORS, m.D), ("a", m.G)), m.c),
     }
     return Step(nodes, {"x": Carried(m.x0, "x_new")}, "y")
+
+
+def observer(network: Observer, weights: Weights) -> Step:
+    """A state-space network that follows measured outputs, with the constant gain of its filter.
+
+    The last miss corrects the state, ``x + K (y(t−1) − ŷ(t−1))``; K is where the gain settles
+    around the mean state.  Fed its own outputs it runs free, as it does here.
+    """
+    nx, ny, nu = network.hidden[0], network.n_out, network.n_in - network.n_out
+    rest = np.zeros((network.hidden[1], ny))
+    K = settled_gain(network, weights)
+
+    def padded(W: Array) -> Array:
+        return np.concatenate([W, np.zeros((len(W), ny))], axis=1)
+
+    inner = state_space(
+        StateSpace(
+            A=weights["state.W_x"],
+            B=padded(weights["state.W_u"]),
+            C=weights["out.W_x"],
+            D=padded(weights["out.W_u"]),
+            F=weights["state.W_h"],
+            G=weights["out.W_h"],
+            W=weights["unit.W_x"],
+            V=padded(weights["unit.W_u"]),
+            b=weights.get("unit.b", rest[:, 0]),
+            c=weights.get("out.b", np.zeros(ny)),
+            d=weights.get("state.b", np.zeros(nx)),
+            x0=weights["filter.x"],
+        ),
+        network.activation,
+        source="seen",
+    )
+    read = np.concatenate([np.zeros((nx, nu)), K], axis=1)
+    seen = Affine((("x", np.eye(nx)), (REGRESSORS, read), ("last", -K)), np.zeros(nx))
+    carried = dict(inner.carried) | {"last": Carried(np.zeros(ny), "y")}
+    return Step({"seen": seen} | dict(inner.nodes), carried, "y")
+
+
+def settled_gain(network: Observer, weights: Weights) -> Float[Array, "nx ny"]:
+    """The filter's gain after many steps at the mean state under mean inputs."""
+    with jax.enable_x64(True):
+        params = {name: jnp.asarray(value) for name, value in weights.items()}
+        at, P = params["filter.x"], params["filter.P"]
+        u = jnp.zeros(network.n_in - network.n_out)
+
+        def step(_: int, now: Filter) -> Filter:
+            return network.filtered(params, at, u, now.P)
+
+        zero = Filter(jnp.zeros((network.hidden[0], network.n_out)), P)
+        return np.asarray(jax.lax.fori_loop(0, SETTLED, step, zero).K)

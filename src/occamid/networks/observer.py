@@ -98,9 +98,9 @@ class Observer:
         u, last = z[: self.n_in - self.n_out], z[self.n_in - self.n_out :]
         x = moving.x + K @ (last - moving.y)
         after, y = self.plant.step(params, x, u)
-        return Observed(Moving(after, y), self._filtered(params, x, u, P)), y
+        return Observed(Moving(after, y), self.filtered(params, x, u, P)), y
 
-    def _filtered(self, params: Params, x: Array, u: Array, P: Array) -> Filter:
+    def filtered(self, params: Params, x: Array, u: Array, P: Array) -> Filter:
         """Gain and covariance along the way; what follows is not differentiated.
 
         The outputs' noises are independent, so they are taken in one after the other.

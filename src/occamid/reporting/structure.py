@@ -94,8 +94,10 @@ def _by_regressor(
 def column_norms(model: Model) -> dict[str, float]:
     """Norm of all weights that read a regressor directly."""
     readers = [W for name, W in matrices(model.weights).items() if reads_regressors(name)]
-    squares = np.sum([np.sum(np.square(W), axis=0) for W in readers], axis=0)
-    norms = np.sqrt(np.broadcast_to(squares, (len(model.terms),)))
+    squares = np.zeros(len(model.terms))  # last outputs that only correct a state have none
+    for W in readers:
+        squares[: W.shape[1]] += np.sum(np.square(W), axis=0)
+    norms = np.sqrt(squares)
     return dict(zip(model.terms.names, norms.tolist(), strict=True))
 
 
