@@ -258,7 +258,7 @@ def impulses(rows: int, *at: int) -> Array:
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same lags and refusals as ever, but only plain least squares is tried, twice."""
 
-    def few(options: Options, records: Sequence[Record]) -> list[Family]:
+    def few(options: Options, records: Sequence[Record], given: int | None = None) -> list[Family]:
         (arx,) = (f for f in all_families(options, records) if f.name == "arx")
         return [arx, Family("second", "flexible", "the same again")]
 
@@ -332,7 +332,9 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
     """In two folds nobody could be tried, which says nothing about the families."""
     calls: list[int] = []
 
-    def failing(options: Options, records: Sequence[Record]) -> list[Family]:
+    def failing(
+        options: Options, records: Sequence[Record], given: int | None = None
+    ) -> list[Family]:
         calls.append(1)
         if 2 <= len(calls) <= 3:
             raise DataError("not now")
@@ -346,7 +348,9 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
     assert len(found.hearings["arx"].models) == 3
     calls[:] = []
 
-    def always(options: Options, records: Sequence[Record]) -> list[Family]:
+    def always(
+        options: Options, records: Sequence[Record], given: int | None = None
+    ) -> list[Family]:
         calls.append(1)
         if len(calls) > 1:
             raise DataError("not now")
@@ -358,21 +362,24 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("cheap")
-def test_a_family_far_behind_is_tried_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("folds", "behind"), list(zip((1, 2), HOPELESS, strict=True)))
+def test_a_family_far_behind_is_tried_no_further(
+    folds: int, behind: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = referee._miss
 
     def worse(model: Ensemble, part: Part) -> Array:
         miss = honest(model, part)
         seen.append(1)
-        return miss if len(seen) % 2 else 1.1 * HOPELESS * miss  # the second family's turn
+        return miss if len(seen) % 2 else 1.1 * behind * miss  # the second family's turn
 
     seen: list[int] = []
     monkeypatch.setattr(referee, "_miss", worse)
     found = judged(process(100))
     arx, second = found.trials
-    assert second.failed == "left out after 2 folds: far behind"
+    assert second.failed.startswith(f"left out after {folds} fold")
     assert arx.failed == ""
-    assert len(found.hearings["second"].models) == 2
+    assert len(found.hearings["second"].models) == folds
     assert len(found.hearings["arx"].models) == 5
     assert np.isfinite(second.score)
     assert np.isnan(second.error)

@@ -32,8 +32,7 @@ Array = np.ndarray
 PIECES = 6  # in which the errors of a held-back part are averaged
 SHORTEST_PIECE = 20  # rows
 PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
-HOPELESS = 2.0  # times the best error, after PATIENCE folds: such a family is tried no further
-PATIENCE = 2
+HOPELESS = (4.0, 2.0)  # times the best error after one fold, and later: tried no further
 CURVE = 3  # folds that are trained again on fewer rows
 STEEPEST = 2.0  # exponent of the learning curve
 WORST_ERROR = 100.0  # standard deviations: an error beyond counts as this, so that means exist
@@ -89,8 +88,8 @@ def judge(
         where = f"fold {number + 1} of {len(held)}"
         left = {name: h for name, h in hearings.items() if not h.hopeless}
         _hear(fold, where, options, left, progress, checkpoints, given)
-        if PATIENCE <= number + 1 < len(held):
-            _give_up(left, spread)
+        if number + 1 < len(held):
+            _give_up(left, spread, HOPELESS[min(number, 1)])
     if not _most(hearings):
         why = next((h.failed for h in hearings.values() if h.failed), "the records are too short")
         return _by_criterion(records, tried, options, why, progress, checkpoints)
@@ -107,17 +106,18 @@ def _most(hearings: dict[str, Hearing]) -> int:
     return max((len(h.models) for h in hearings.values()), default=0)
 
 
-def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"]) -> None:
-    """Mark families that are far behind the best of those heard as often."""
+def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"], factor: float) -> None:
+    """Mark families whose error is that many times the best of those heard as often."""
     if not _most(hearings):  # no fold could be judged so far: another may
         return
     heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
     errors = {name: _mean(piece) for name, piece in _pieces(heard, spread).items()}
     for name, hearing in hearings.items():
-        behind = errors.get(name, np.inf) > HOPELESS**2 * min(errors.values(), default=np.inf)
+        behind = errors.get(name, np.inf) > factor**2 * min(errors.values(), default=np.inf)
         if behind or name not in errors:
             hearing.hopeless = True
-            hearing.failed = hearing.failed or f"left out after {_most(hearings)} folds: far behind"
+            often = "1 fold" if _most(hearings) == 1 else f"{_most(hearings)} folds"
+            hearing.failed = hearing.failed or f"left out after {often}: far behind"
 
 
 def _hear(

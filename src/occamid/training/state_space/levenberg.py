@@ -215,7 +215,8 @@ def _acceleration(
     a = -_solve(A, damping, np.where(state.mask & np.isfinite(pull), pull, 0.0))
     a = np.where(state.mask, a, 0.0)
     size = np.sqrt(np.einsum("mii->mi", A))
-    ratio = 2 * np.linalg.norm(a * size, axis=1) / np.linalg.norm(delta * size, axis=1)
+    with np.errstate(all="ignore"):  # what overflows is not trusted
+        ratio = 2 * np.linalg.norm(a * size, axis=1) / np.linalg.norm(delta * size, axis=1)
     trusted = (ratio < s.bend) & np.isfinite(pull).all(axis=1)
     return np.where(trusted[:, None], 0.5 * a, 0.0)
 
