@@ -32,7 +32,7 @@ from occamid.training.state_space.fit import (
 from occamid.training.state_space.fitted import Fitted
 from occamid.training.state_space.normal_equations import FreeRuns
 from occamid.training.state_space.priors import groups, prior_of
-from occamid.training.state_space.start import Rows
+from occamid.training.state_space.start import Rows, within
 from occamid.training.state_space.trajectory import Sizes, split
 
 Array = np.ndarray
@@ -178,6 +178,9 @@ def moved(stage: Stage, data: Data, plan: Search) -> Stage:
     w, mask, mean = (
         repacked(old, sizes, v) for v in (stage.state.w, stage.state.mask, stage.prior.mean)
     )
+    if not old.m:  # what grows on short pieces would blow up on long records
+        A = split(sizes, w).state[..., : sizes.nx]
+        A[:] = np.stack([within(one) for one in A])
     used = np.arange(sizes.nx) < stage.orders[0]
     split(sizes, mask).first[:] = used
     problem = FreeRuns(sizes, data.rows, lanes=len(w), seed=plan.seed)
