@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from occamid import DataError, Fit, Options, Record, SettingsError, identify
+from occamid import DataError, Fit, Options, Record, SettingsError, identify, load
 from occamid.data import twins
 from occamid.identification.families import Family, families
 from occamid.identification.identify import thin
@@ -42,9 +43,11 @@ def test_long_records_are_thinned_to_evenly_spaced_pieces() -> None:
 
 def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     twin = twins.make("hairdryer-twin", 0)
-    found = families(Options(), (twin.estimation,))
-    assert [f.kind for f in found] == ["linear"] * 5 + ["response"] + ["curved"] * 2
-    assert [f.name for f in found if f.settings is None] == ["arx", "output-error"]
+    found = families(Options(), (twin.estimation,), given=1000)
+    kinds = ["linear"] * 6 + ["response"] + ["curved"] * 2 + ["state-space"]
+    assert [f.kind for f in found] == kinds
+    plain = [f.name for f in found if f.settings is None]
+    assert plain == ["arx", "output-error", "state-space-linear", "state-space"]
     assert all(s.seed == 0 for s in settings_of(found))
     fixed = families(Options(input_lags=4, output_lags=2, seed=3, lam=0.01), (twin.estimation,))
     assert len(settings_of(fixed)) == len(fixed)  # plain least squares takes no orders
@@ -53,6 +56,42 @@ def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     assert {s.output_lags for s in settings_of(fixed)} == {2}  # so no family without outputs
     lstm = families(Options(network="lstm", input_lags=2, output_lags=2), (twin.estimation,))
     assert [s.network for s in settings_of(lstm)] == ["lstm"]
+
+
+def test_state_space_models_are_tried_where_there_are_rows_enough_or_if_asked_for() -> None:
+    twin = twins.make("hairdryer-twin", 0).estimation
+    for effort, given, tried in (("quick", 1499, 0), ("quick", 1500, 2), ("standard", 399, 0)):
+        found = families(Options(effort=effort), (twin,), given)
+        assert sum(f.search is not None for f in found) == tried
+    asked = Options(effort="quick", network="state-space", order=3, units=4, restarts=5, seed=7)
+    (only,) = families(asked, (twin[:100],))
+    assert only.search is not None
+    assert (only.search.orders, only.search.units) == ((3,), 4)
+    assert (only.search.restarts, only.search.seed) == (5, 7)
+    (linear,) = families(Options(network="state-space", units=0), (twin,))
+    assert linear.name == "state-space-linear"
+
+
+def test_a_state_space_model_from_records_to_file(tmp_path: Path) -> None:
+    """The chosen order is the plant's; bands cover; a loaded model runs the same."""
+    rng = np.random.default_rng(0)
+    u, x = rng.normal(size=700), np.zeros(2)
+    y = np.zeros(700)
+    for t in range(700):
+        y[t] = x[0]
+        x = np.array([1.5 * x[0] - 0.7 * x[1] + u[t], x[0]])
+    y += 0.1 * y.std() * rng.normal(size=700)
+    record = Record(u=u, y=y)
+    fit = identify(record[:450], effort="quick", network="state-space", units=0)
+    assert fit.model.network.hidden == (2, 0)
+    run = fit.model.simulate(record[450:], 20)
+    assert run.rmse(record[450:])[0] < 1.1 * 0.1 * y.std()
+    assert 0.88 < run.coverage(record[450:])[0] < 1
+    assert 0.7 < run.rmse(record[450:])[0] / fit.expected_rmse[0] < 1.4
+    assert fit.coverage_of_data == "trained on 450 of 450 rows"
+    fit.model.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors").simulate(record[450:], 20)
+    np.testing.assert_array_equal(again.std, run.std)
 
 
 def test_the_effort_says_how_much_is_tried() -> None:
