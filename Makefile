@@ -29,10 +29,12 @@ lint: $(STAMP)
 
 # The inner loop: what needs no training of any length.
 check: lint
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not long"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not long"
 
+# Most tests compile many small programs once: unoptimised ones are ready a third sooner.  What is
+# slow runs them for long, and as users do.
 test: lint
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
 format: $(STAMP)

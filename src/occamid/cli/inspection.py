@@ -11,15 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from occamid.bands.ensemble import Ensemble, load
+from occamid.bands.linear import linearise
 from occamid.bands.modelfile import read_about
 from occamid.bands.posterior import Posterior
 from occamid.bands.transfer import Transfer, is_linear, transfer
 from occamid.cli.shared import console, neutral, say
-from occamid.errors import FileError
+from occamid.errors import DataError, FileError
 from occamid.files import manifest
 from occamid.files.atomic import check_new_file, replace_file, same_file
 from occamid.files.folder import rewrite
 from occamid.files.plain import plain
+from occamid.networks import Observer
 from occamid.reporting import runs
 from occamid.reporting.page import render
 from occamid.reporting.structure import size
@@ -35,7 +37,9 @@ def inspect(run: Path, as_json: bool) -> None:
         print(json.dumps(plain(_content(ensemble, best, linear) | about)))
         return
     say(_size(ensemble))
-    if linear is None:
+    if isinstance(best.model.network, Observer):
+        _show_states(best)
+    elif linear is None:
         _show_regressors(best)
     else:
         _show_linear(best, linear)
@@ -84,6 +88,24 @@ def _size(ensemble: Ensemble) -> str:
     if count == 1:
         return f"one model with {said}"
     return f"{count} members, the median one with {said} ({ensemble.parameters_in_all} in all)"
+
+
+def _show_states(best: Posterior) -> None:
+    """States and units of a state-space model, and how it moves around its mean inputs."""
+    states, units = best.model.neurons
+    say(f"the member with most evidence has {states} states and {units} units")
+    try:
+        found = linearise(best.model)
+    except DataError as error:
+        say(f"around the mean inputs: {error}")
+        return
+    table = Table(title="poles around the mean inputs, the slowest first", title_justify="left")
+    for heading in ("pole", "size", "time constant in s"):
+        table.add_column(heading, no_wrap=True)
+    for pole, seconds in zip(found.poles, found.time_constants, strict=True):
+        table.add_row(f"{pole:.5g}" if pole.imag else f"{pole.real:.5g}", f"{abs(pole):.5g}",
+                      f"{seconds:.4g}")  # fmt: skip
+    console.print(table)
 
 
 def _show_regressors(best: Posterior) -> None:

@@ -19,6 +19,7 @@ from occamid.bands.mixture import weighted_median
 from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.files.plain import plain
+from occamid.networks import Observer
 from occamid.reporting import structure
 from occamid.reporting.dynamics import dynamics
 from occamid.reporting.series import decimate, number, rounded, share_of_points
@@ -147,6 +148,7 @@ def _facts(
         "kept": len(r),
         "candidates": len(batch.terms if batch else r),
         "together": len(model.regressors),
+        "states": list(best_neurons(model)) if isinstance(model.network, Observer) else None,
         "inputs": inputs,
         "outputs": outputs,
         "members": len(model.posteriors),
@@ -154,6 +156,11 @@ def _facts(
         "runs": batch.shape[0] * batch.shape[1] if batch else 0,
         "sampling_time": model.sampling_time,
     }
+
+
+def best_neurons(model: Ensemble) -> tuple[int, ...]:
+    """States and units of the member with most evidence."""
+    return max(model.posteriors, key=lambda p: p.log_evidence).model.neurons
 
 
 def _add_delays(facts: dict[str, Any], records: Sequence[Record]) -> None:
