@@ -24,6 +24,7 @@ from occamid.identification.folds import whole as everything
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import CURVE, Trial, calibrated, expected, judge, learning_gain
+from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
 
@@ -114,7 +115,7 @@ def identify(
     clock.finish()
     batch = None if family.settings is None else shop.batch(family.settings)
     model = nearest_member(model, shown) if options.single else model
-    candidates = size(batch.network if batch else model.network)
+    candidates = size(_candidate(model, family) if batch is None else batch.network)
     return Fit(
         model=replace(model, tail=tail_of(whole, model.start), candidates=candidates),
         family=family,
@@ -127,6 +128,14 @@ def identify(
         expected_interval=tuple(zip(low.tolist(), high.tolist(), strict=True)),
         rows_given=given,
     )
+
+
+def _candidate(model: Ensemble, family: Family) -> Network:
+    """The network before its pruning, where it was not trained as a batch."""
+    network = model.network
+    if family.search is None or not isinstance(network, Observer):
+        return network
+    return replace(network.plant, units=family.search.units)
 
 
 def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:

@@ -26,12 +26,10 @@ def verdict(facts: dict[str, Any]) -> dict[str, Any]:
 
 def headline(facts: dict[str, Any]) -> str:
     """``Keeps 6 of 41 regressors; the input u acts after 3 samples (0.24 s, 97 % sure); …``."""
-    hidden_states = facts.get("states")
-    if hidden_states:
-        states, units = (
-            _count(n, w) for n, w in zip(hidden_states, ("state", "unit"), strict=True)
-        )
-        parts = [f"{states} and {units}" if hidden_states[1] else f"linear with {states}"]
+    inner = facts.get("states")
+    if inner:
+        states = _count(inner[0], "hidden state")
+        parts = [f"{states} and {_count(inner[1], 'unit')}" if inner[1] else f"linear, {states}"]
     else:
         parts = [f"keeps {facts['kept']} of {_count(facts['candidates'], 'regressor')}"]
     parts += [_acts(channel) for channel in facts["inputs"][:INPUTS_NAMED]]
