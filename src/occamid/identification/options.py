@@ -37,7 +37,10 @@ class Budget:
     def for_folds(self) -> Budget:
         """Half of it: many models are tried there, and only compared."""
         return replace(
-            self, restarts=max(2, self.restarts // 2), iterations=max(1, self.iterations // 2)
+            self,
+            restarts=max(2, self.restarts // 2),
+            members=max(3, self.members // 2),
+            iterations=max(1, self.iterations // 2),
         )
 
 
@@ -52,7 +55,7 @@ BUDGETS: dict[str, Budget] = {
         hidden=1_500,
         search=Search((1, 2, 3, 4, 6), 6, 2, 3, screening=20, iterations=40, rows=1_000),
     ),
-    "standard": Budget(folds=5, restarts=20, members=10, iterations=60),
+    "standard": Budget(folds=5, restarts=20, members=10, iterations=60, rows=6_000),
     "thorough": Budget(
         folds=8,
         restarts=60,
