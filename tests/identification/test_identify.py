@@ -41,6 +41,19 @@ def test_long_records_are_thinned_to_evenly_spaced_pieces() -> None:
     assert whole is short
 
 
+def test_of_many_records_the_long_ones_are_taken() -> None:
+    lengths = (700, 40, 3000, 60, 50, 800, 30, 2000)
+    records = tuple(
+        Record(u=np.arange(n) % 7.0, y=np.arange(n), name=f"r{k}") for k, n in enumerate(lengths)
+    )
+    pieces = thin(records, 1000)
+    assert [p.name.split()[0] for p in pieces] == ["r2", "r7"]
+    assert [len(p) - p.lead for p in pieces] == [500, 500]
+    many = thin(records, 4000)
+    assert 3500 <= sum(len(p) - p.lead for p in many) <= 4000
+    assert min(len(p) - p.lead for p in many) >= 500
+
+
 def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     twin = twins.make("hairdryer-twin", 0)
     found = families(Options(), (twin.estimation,), given=1000)

@@ -15,6 +15,7 @@ import pytest
 import scipy.io
 
 from occamid.data.record import Record, as_record
+from occamid.errors import DataError
 from occamid.reading import files
 from tests.support.real import real_data
 from tests.support.tables import FRAME, RNG, N, T, U, Y, cells, csv, excel, mat73, write
@@ -508,3 +509,23 @@ def test_data_of_nonlinear_benchmarks() -> None:
 def test_paths(make: Callable[[str], Any]) -> None:
     write("rig.csv", csv())
     check(read(make("rig.csv")))
+
+
+def test_short_gaps_are_filled_and_longer_ones_split(tmp_path: Path) -> None:
+    t = np.arange(60)
+    t[40:] += 100  # a gap in time
+    u, y = np.sin(0.3 * t), 2.0 * t
+    table: dict[str, list[Any]] = {"t": t.tolist(), "u": u.tolist(), "y": y.tolist()}
+    table["y"][5] = table["y"][10] = table["y"][11] = None  # one, and two in a row
+    table["u"][20:24] = [None] * 4  # too many
+    table["y"][39] = None  # beside the gap in time: nothing to lean on
+    pd.DataFrame(table).to_csv(tmp_path / "log.csv", index=False)
+    told: dict[str, Any] = {"inputs": ["u"], "outputs": ["y"], "time": "t"}
+    found = files.examine(tmp_path / "log.csv", **told, gaps="fill")
+    assert [len(r) for r in found.records] == [20, 15, 20]
+    np.testing.assert_allclose(found.records[0].y[:, 0], y[:20])
+    said = [f.what for f in found.findings]
+    assert "3 empty cells interpolated" in said
+    assert any(what.startswith("5 cells without a value") for what in said)
+    with pytest.raises(DataError, match='gaps="fill"'):
+        files.read(tmp_path / "log.csv", **told)

@@ -29,7 +29,10 @@ Resample = Annotated[
 ResampleTo = Annotated[
     float | None, typer.Option(help="Interpolate to steps of this many seconds.")
 ]
-Gaps = Annotated[str | None, typer.Option(help="Missing values: error, or split.")]
+Gaps = Annotated[
+    str | None,
+    typer.Option(help="Missing values: error; split there; or fill up to three, split at more."),
+]
 Variable = Annotated[str | None, typer.Option(help="Variable of a MATLAB or HDF5 file.")]
 Test = Annotated[
     list[Path] | None, typer.Option(help="File the model must not see; only to judge it.")

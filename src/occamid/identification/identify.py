@@ -144,10 +144,16 @@ def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
     if total <= most:
         return records
     wanted = max(2, min(PIECES, most // SHORTEST_PIECE))
-    pieces: list[Record] = []
-    for record in records:
-        count = max(1, round(wanted * len(record) / total))
-        length = min(len(record), most // max(wanted, len(records)))
-        starts = np.linspace(0, len(record) - length, count).round().astype(int)
-        pieces += [piece(record, int(s), int(s) + length) for s in starts]
-    return tuple(pieces)
+    length = most // wanted
+    pieces: list[tuple[int, Record]] = []
+    left = most
+    for number in sorted(range(len(records)), key=lambda k: -len(records[k])):
+        record = records[number]
+        if left < min(length, SHORTEST_PIECE) // 2:  # short records are left out where many are
+            break
+        own = min(len(record), length, left)
+        count = min(max(1, round(wanted * len(record) / total)), max(1, left // own))
+        starts = np.linspace(0, len(record) - own, count).round().astype(int)
+        pieces += [(number, piece(record, int(s), int(s) + own)) for s in starts]
+        left -= own * count
+    return tuple(part for _, part in sorted(pieces, key=lambda pair: pair[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -19,6 +19,7 @@ from occamid.identification.families import families
 from occamid.identification.identify import thin
 from occamid.identification.options import Options
 from occamid.reading.files import Reading, examine, same_step
+from occamid.reading.steps import Gaps
 from occamid.training.settings import read_toml, readable
 
 Column = str | int
@@ -47,7 +48,7 @@ class Job(BaseModel):
     sampling_time: float | None = Field(None, gt=0, description="seconds between samples")
     experiment: Column | None = Field(None, description="column that tells experiments apart")
     resample: float | bool | None = Field(None, description="interpolate to even steps")
-    gaps: Literal["error", "split"] = Field("error", description="what to do about gaps")
+    gaps: Gaps = Field("error", description="at gaps: error, split, or fill the short ones")
     variable: str | None = Field(None, description="variable of a MATLAB or HDF5 file")
     test: tuple[str, ...] = Field((), description="files the model must not see")
     split: float | None = Field(None, gt=0, lt=1, description="share to estimate on, rest to test")

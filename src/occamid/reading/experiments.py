@@ -20,6 +20,7 @@ from occamid.reading.steps import SAME_STEP, SHORTEST, Gaps, Options, Rows, Step
 __all__ = ["SAME_STEP", "Gaps", "Options", "experiments", "pieces"]
 Array = np.ndarray
 FEWEST = 10  # rows of an experiment
+FILLED = 3  # empty cells in a row of a column that are filled if asked for
 
 
 def experiments(table: Table, chosen: Chosen, remarks: Remarks) -> Iterator[Rows]:
@@ -85,6 +86,8 @@ def pieces(
         if rows.t is not None and not np.isfinite(rows.t).all():
             return []  # the steps between the others say nothing
     else:
+        if options.gaps == "fill":
+            rows = _filled(table, rows, remarks)
         _note_missing(table, chosen, rows, remarks)
     if rows.t is not None:  # a row without a time leaves a gap in the others
         rows = rows.only(np.isfinite(rows.t))
@@ -105,6 +108,34 @@ def pieces(
         _record(table, on, part, chosen, f" #{k}" if len(parts) > 1 else "")
         for k, part in enumerate(parts, 1)
     ]
+
+
+def _filled(table: Table, rows: Rows, remarks: Remarks) -> Rows:
+    """Short runs of empty cells, each between two measurements of its column, interpolated."""
+    values, at = rows.values.copy(), np.arange(len(rows))
+    t = at.astype(float) if rows.t is None else rows.t
+    longest = (FILLED + 1.5) * np.nanmedian(np.diff(t)) if len(t) > 1 else 0.0
+    for column in values.T:
+        known = np.flatnonzero(_usable(column) & np.isfinite(t))
+        if len(known) < 2:
+            continue
+        after = np.clip(np.searchsorted(known, at), 1, len(known) - 1)
+        low, high = known[after - 1], known[after]
+        span = t[high] - t[low]
+        short = np.isnan(column) & (low < at) & (at < high) & (high - low <= FILLED + 1)
+        short &= (span > 0) & (span <= longest)
+        column[short] = np.interp(t[short], t[known], column[known])
+    new = np.isnan(rows.values) & ~np.isnan(values)
+    if new.any():
+        first = int(np.flatnonzero(new.any(axis=1))[0])
+        remarks.notes.append(
+            Finding(
+                "filled", "note", "", f"{counted(int(new.sum()), 'empty cell')} interpolated",
+                f"no more than {FILLED} in a row of one column", record=rows.name,
+                place=f"{table.path.name}: {table.place(int(rows.places[first]))}",
+            )
+        )  # fmt: skip
+    return Rows(rows.name, values, rows.t, rows.places)
 
 
 def _record(table: Table, on: Steps, piece: Array, chosen: Chosen, suffix: str) -> Record:
@@ -175,7 +206,7 @@ def _refuse_missing(table: Table, chosen: Chosen, rows: Rows) -> None:
     raise DataError(
         f"{table.path}: column {names[column]} {what} at {table.place(int(rows.places[row]))} "
         f"({counted(int(bad.sum()), 'such cell')} in all); fill it, or read the pieces between "
-        'gaps with `gaps="split"`.'
+        'gaps with `gaps="split"`, or have short gaps filled with `gaps="fill"`.'
     )
 
 

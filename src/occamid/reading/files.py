@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -49,7 +49,8 @@ def read(
         experiment: column whose value tells experiments apart; default: one called experiment.
         resample: interpolate linearly to even steps of this many seconds, or of the usual step
             (true).  Missing rows are bridged unless ``gaps`` is split.
-        gaps: at empty cells and missing rows, stop with an error, or split the record.
+        gaps: at empty cells and missing rows, stop with an error, split the record, or fill
+            up to three empty cells in a row of a column and split at longer gaps.
         variable: struct or variable of a MATLAB, NumPy or HDF5 file; sheet of a workbook.
         constant: whether a channel that never changes will do, as in data to simulate.
     """
@@ -199,7 +200,7 @@ def _keys(keys: Any, option: str) -> tuple[Key, ...]:
 
 def _check_options(wanted: Wanted, options: Options, variable: Any) -> None:
     """Refuse impossible settings before a file is opened."""
-    check_choice("gaps", options.gaps, ("error", "split"))
+    check_choice("gaps", options.gaps, get_args(Gaps))
     for name, value in (("sampling_time", options.sampling_time), ("resample", options.resample)):
         if value is None or (name == "resample" and value is True):
             continue

@@ -15,7 +15,7 @@ from occamid.reading.columns import Table, counted
 from occamid.reading.remarks import Remarks
 
 Array = np.ndarray
-Gaps = Literal["error", "split"]
+Gaps = Literal["error", "split", "fill"]
 SHORTEST = 2  # rows of a piece between gaps
 SAME_STEP = 1e-3  # relative; what two statements of the sampling time may differ in
 SORTED = 0.01  # share of steps back in time beyond which rows are not in order at all
