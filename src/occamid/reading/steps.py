@@ -99,7 +99,7 @@ def _check_order(table: Table, chosen: Chosen, rows: Rows, options: Options) -> 
     assert t is not None
     back = np.flatnonzero(np.diff(t) <= 0)
     few = len(back) <= max(1, SORTED * len(t))
-    if not len(back) or (few and options.gaps == "split" and options.resample is None):
+    if not len(back) or (few and options.gaps != "error" and options.resample is None):
         return
     k = int(back[0])
     raise DataError(
