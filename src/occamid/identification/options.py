@@ -51,9 +51,9 @@ BUDGETS: dict[str, Budget] = {
         members=5,
         iterations=24,
         pace=0.5,
-        rows=1_000,
+        rows=2_000,
         hidden=1_500,
-        search=Search((1, 2, 3, 4, 6), 6, 2, 3, screening=20, iterations=40, rows=1_000),
+        search=Search((1, 2, 3, 4, 6), 6, 2, 3, screening=20, iterations=40, rows=2_000),
     ),
     "standard": Budget(folds=5, restarts=20, members=10, iterations=60, rows=6_000),
     "thorough": Budget(

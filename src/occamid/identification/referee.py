@@ -33,6 +33,7 @@ PIECES = 6  # in which the errors of a held-back part are averaged
 SHORTEST_PIECE = 20  # rows
 PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
 HOPELESS = (4.0, 2.0)  # times the best error after one fold, and later: tried no further
+MANY = 1000  # held-back rows without which one fold is not enough to say so
 CURVE = 3  # folds that are trained again on fewer rows
 STEEPEST = 2.0  # exponent of the learning curve
 WORST_ERROR = 100.0  # standard deviations: an error beyond counts as this, so that means exist
@@ -88,7 +89,8 @@ def judge(
         where = f"fold {number + 1} of {len(held)}"
         left = {name: h for name, h in hearings.items() if not h.hopeless}
         _hear(fold, where, options, left, progress, checkpoints, given)
-        if number + 1 < len(held):
+        enough = number > 0 or sum(len(p.record) - p.known for p in fold.parts) >= MANY
+        if enough and number + 1 < len(held):
             _give_up(left, spread, HOPELESS[min(number, 1)])
     if not _most(hearings):
         why = next((h.failed for h in hearings.values() if h.failed), "the records are too short")
