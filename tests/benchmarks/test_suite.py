@@ -15,9 +15,15 @@ import scipy.io
 from scipy.stats import norm
 
 from occamid import DataError, FileError, Record, cli
+from occamid.assessment.metrics import rmse
+from occamid.identification.assemble import Workshop
+from occamid.identification.families import CLASSICAL
+from occamid.identification.folds import whole
+from occamid.identification.options import BUDGETS
 from occamid_benchmarks import registry
 from occamid_benchmarks.suite import measure, peers, records, table
 from occamid_benchmarks.suite.peers import Peer
+from occamid_benchmarks.suite.records import Case
 from tests.support import suite_cases
 from tests.support.real import real_case
 from tests.support.suite_cases import Offset, judged, numbered, result
@@ -257,12 +263,28 @@ def test_peers_know_the_same_outputs_and_may_fail() -> None:
     assert found["shift"] == {"n_init": 9, "rmse": [90], "pooled": 90}
 
 
-def linear(rows: int, seed: int) -> Record:
-    """A noise-free linear process of second order."""
-    u, y = np.random.default_rng(seed).normal(size=rows), np.zeros(rows)
+def linear(rows: int, seed: int, noise: float = 0.0) -> Record:
+    """A linear process of second order, with white noise on its measured output."""
+    rng = np.random.default_rng(seed)
+    u, y = rng.normal(size=rows), np.zeros(rows)
     for t in range(2, rows):
         y[t] = 1.2 * y[t - 1] - 0.5 * y[t - 2] + u[t - 1]
-    return Record(u=u, y=3 + y)
+    return Record(u=u, y=3 + y + noise * rng.normal(size=rows))
+
+
+def test_figures_of_a_real_model() -> None:
+    """The stand-ins above behave as an ensemble does: its own numbers come out."""
+    shop = Workshop(whole([linear(300, 0, 0.1)]), BUDGETS["quick"])
+    model, record = shop.model(CLASSICAL[0]), linear(120, 1, 0.1)
+    found = measure.judge(model, record, Case((record,), (record,), 30), np.ones(1), {})
+    assert found["n_init"] == 30
+    free = model.free_run(record.u, record.y[:30])
+    np.testing.assert_allclose(found["rmse"], rmse(record.y, free, 30), rtol=1e-4)
+    low, high = (edge[30:] for edge in model.predict(record, 10).interval(0.95))
+    covered = np.mean((record.y[30:] >= low) & (record.y[30:] <= high))
+    assert found["coverage_10_steps"] == pytest.approx(covered)
+    assert 0.2 < found["coverage"]["50%"] < found["coverage"]["80%"] < found["coverage"]["95%"]
+    assert found["coverage"]["95%"] > 0.85
 
 
 def test_peers_find_a_linear_process() -> None:
