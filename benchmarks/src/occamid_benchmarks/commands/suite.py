@@ -21,7 +21,7 @@ def suite(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RECORDS]...",
+            metavar="RECORDS",
             help=f"{', '.join(records.names())}; all if none is named.",
         ),
     ] = None,
