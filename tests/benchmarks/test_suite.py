@@ -345,6 +345,7 @@ def test_finished_results_are_not_computed_again(
     code, text, err = said(capsys, *call, 1)
     assert (code, err) == (0, "")
     assert standin.calls == [("quick", 0)]
+    assert "ph, peers: none: failed: made so, 0 s" in text
     path = out / "ph-quick-0.json"
     found = json.loads(path.read_text("utf-8"))
     assert [found[k] for k in ("record", "effort", "seed", "family")] == [

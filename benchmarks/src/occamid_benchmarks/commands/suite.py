@@ -75,6 +75,8 @@ def _run_record(
 ) -> list[str]:
     with console.status(f"peers on {name}"):
         fitted = peers.fit_peers(case.estimation)
+    told = "; ".join(f"{n}: {p.about}, {p.seconds:.0f} s" for n, p in fitted.items())
+    say(f"{name}, peers: {told}")
     failed = []
     for seed in seeds:
         try:
