@@ -89,6 +89,8 @@ def _run_record(
             say(failed[-1])
             continue
         measure.write(result, out)
-        errors = ", ".join(f"{t['name']} {t['pooled']:.4g}" for t in result["tests"])
-        say(f"{errors} {case.unit}, seed {seed}: {result['family']}, {result['seconds']:.0f} s")
+        errors = ", ".join(
+            f"{t['name']} {t['pooled']:.4g} {case.unit}".strip() for t in result["tests"]
+        )
+        say(f"{errors}, seed {seed}: {result['family']}, {result['seconds']:.0f} s")
     return failed
