@@ -107,7 +107,7 @@ def bic(model: Fitted, records: Sequence[Record], start: int) -> float:
     return float(count * np.sum(np.log(mse)) + model.parameters * np.log(count))
 
 
-def _delays(records: Sequence[Record]) -> tuple[int, ...]:
+def delays(records: Sequence[Record]) -> tuple[int, ...]:
     """Input delays to try: 1 to 3, and those around the best first-order process."""
     best = {1 + start[0] + near for start in _starts(records)[:1] for near in (-2, -1, 0, 1)}
     return tuple(sorted({1, 2, 3} | {delay for delay in best if delay > 0}))
@@ -125,7 +125,7 @@ def _starts(records: Sequence[Record]) -> list[tuple[int, float]]:
     return [(int(d), float(constants[d])) for d in ordered]
 
 
-def _tried(fits: Iterable[Callable[[], Any]], records: Sequence[Record]) -> list[Any]:
+def tried(fits: Iterable[Callable[[], Any]], records: Sequence[Record]) -> list[Any]:
     """Fit all, leave out what the records are too short for, and score on common samples."""
     models = []
     for one in fits:
@@ -139,23 +139,23 @@ def _tried(fits: Iterable[Callable[[], Any]], records: Sequence[Record]) -> list
 
 
 def _arx(records: tuple[Record, ...]) -> list[Any]:
-    grid = product(range(1, 7), range(1, 7), _delays(records))
-    return _tried((partial(fit_arx, records, *o) for o in grid), records)
+    grid = product(range(1, 7), range(1, 7), delays(records))
+    return tried((partial(fit_arx, records, *o) for o in grid), records)
 
 
 def _armax(records: tuple[Record, ...]) -> list[Any]:
-    grid = product(range(1, 5), range(1, 5), (1, 2), _delays(records))
-    return _tried((partial(fit_armax, records, *o) for o in grid if o[0] >= o[2]), records)
+    grid = product(range(1, 5), range(1, 5), (1, 2), delays(records))
+    return tried((partial(fit_armax, records, *o) for o in grid if o[0] >= o[2]), records)
 
 
 def _output_error(records: tuple[Record, ...]) -> list[Any]:
-    grid = product(range(1, 4), range(1, 5), _delays(records))
-    return _tried((partial(fit_output_error, records, *o) for o in grid), records)
+    grid = product(range(1, 4), range(1, 5), delays(records))
+    return tried((partial(fit_output_error, records, *o) for o in grid), records)
 
 
 def _subspace(records: tuple[Record, ...]) -> list[Any]:
-    grid = product(range(1, 7), (0, *_delays(records)), (10, 20))
-    return _tried((partial(fit_subspace, records, *o) for o in grid), records)
+    grid = product(range(1, 7), (0, *delays(records)), (10, 20))
+    return tried((partial(fit_subspace, records, *o) for o in grid), records)
 
 
 def _process(noises: tuple[Noise, ...]) -> Fits:
@@ -163,7 +163,7 @@ def _process(noises: tuple[Noise, ...]) -> Fits:
         if records[0].u.shape[1] != 1:
             delay_scan(records, 1)  # says what is wrong
         grid = product(_starts(records), noises)
-        return _tried((partial(fit_process, records, *o) for o in grid), records)
+        return tried((partial(fit_process, records, *o) for o in grid), records)
 
     return fits
 

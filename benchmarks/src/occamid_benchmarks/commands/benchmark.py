@@ -15,6 +15,7 @@ from occamid.files.atomic import replace_file
 from occamid_benchmarks import RESULTS, automatic, experiments, reproduce
 from occamid_benchmarks.baselines import measure
 from occamid_benchmarks.commands.progress import training_bar
+from occamid_benchmarks.commands.suite import suite
 from occamid_benchmarks.registry import BENCHMARKS
 from occamid_benchmarks.tables.document import document
 
@@ -25,6 +26,7 @@ Out = Annotated[
     Path | None, typer.Option(help=f"Folder for the results; default {RESULTS}/PROTOCOL.")
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Fixes the initial weights.")]
+app.command()(suite)
 
 
 @app.command("list")

@@ -1,0 +1,96 @@
+"""suite.md from the JSON files of finished runs, one table for each effort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
+
+import numpy as np
+
+from occamid.identification.options import Effort
+from occamid_benchmarks.suite.measure import AHEAD
+from occamid_benchmarks.suite.records import names
+from occamid_benchmarks.tables.document import markdown
+
+Json = dict[str, Any]
+HEAD = (
+    *("record", "seeds", "error", "best peer", "its error", "ratio", "50 %", "80 %", "95 %"),
+    *(f"95 %, {AHEAD} steps", "CRPS", "expected / test", "family", "seconds"),
+)
+EXPLAINED = (
+    "Free-run RMSE after the initial window, mean over the seeds; where there are several outputs, "
+    "of all together in standard deviations of the estimation data (σ). Then the best of the peers "
+    "and the error over its; what the bands of the free run cover, and the 95 % band of "
+    f"predictions {AHEAD} steps ahead; the continuous ranked probability score in the unit of the "
+    "error; the error that was expected, without a look at the test, over the error. Peers are "
+    "ARX and output error with orders by BIC, and subspace identification, on at most 10,000 rows; "
+    "SysIdentPy, jax-sysid and a GRU are not measured yet. Best on the test is a choice in the "
+    "peers' favour. A dash: diverged, or not to be had."
+)
+
+
+def document(results: Sequence[Json]) -> str:
+    """The whole document."""
+    parts = ["# The suite", EXPLAINED]
+    for effort in get_args(Effort):
+        own = [r for r in results if r["effort"] == effort]
+        if own:
+            made = {f"version {r['version']} on {r['machine']}" for r in own}
+            parts += [f"## Effort {effort}", markdown(HEAD, rows(own)), "; ".join(sorted(made))]
+    return "\n\n".join(parts) + "\n"
+
+
+def rows(results: Sequence[Json]) -> list[tuple[str, ...]]:
+    """One row for each test of each record, records in the order of the suite."""
+    found = []
+    for name in names():
+        own = [r for r in results if r["record"] == name]
+        tests = zip(*(r["tests"] for r in own), strict=True)
+        found += [_row(own, test) for test in tests]
+    return found
+
+
+def _row(results: Sequence[Json], tests: Sequence[Json]) -> tuple[str, ...]:
+    """One test over the seeds."""
+    error = mean(t["pooled"] for t in tests)
+    peer, peer_error = best_peer(tests)
+    unit = results[0]["unit"]
+    return (
+        tests[0]["name"],
+        str(len(tests)),
+        f"{_number(error)} {unit}".strip(),
+        peer,
+        _number(peer_error),
+        "–" if error is None or peer_error is None else f"{error / peer_error:.2f}",
+        *(_share(mean(t["coverage"][share] for t in tests)) for share in ("50%", "80%", "95%")),
+        _share(mean(t[f"coverage_{AHEAD}_steps"] for t in tests)),
+        _number(mean(t["crps"] for t in tests)),
+        _number(mean(t["expected_over_test"] for t in tests), ".2f"),
+        ", ".join(sorted({r["family"] for r in results})),
+        _number(mean(r["seconds"] for r in results), ".0f"),
+    )
+
+
+def best_peer(tests: Sequence[Json]) -> tuple[str, float | None]:
+    """The peer with the smallest error over the seeds; those that diverged are left out."""
+    errors = {n: mean(t["peers"][n]["pooled"] for t in tests) for n in tests[0]["peers"]}
+    usable = {name: error for name, error in errors.items() if error is not None}
+    if not usable:
+        return "–", None
+    name = min(usable, key=usable.__getitem__)
+    return name, usable[name]
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean, if every one is there: without a seed that diverged it would flatter."""
+    found = list(values)
+    known = [v for v in found if v is not None]
+    return float(np.mean(known)) if len(known) == len(found) else None
+
+
+def _number(value: float | None, spec: str = ".4g") -> str:
+    return "–" if value is None else f"{value:{spec}}"
+
+
+def _share(value: float | None) -> str:
+    return _number(value, ".1%")
