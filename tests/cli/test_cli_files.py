@@ -137,7 +137,8 @@ JOB_KEYS = (
     "test, split, prepare, options."
 )
 PLAN_KEYS = (
-    "effort, network, hidden, activation, input_lags, output_lags, lam, restarts, cycles, epochs, "
+    "effort, network, order, units, hidden, activation, input_lags, output_lags, lam, restarts, "
+    "cycles, epochs, "
     "single, seed."
 )
 
@@ -182,7 +183,8 @@ DATA: dict[str, Case] = {
         lambda: put("level", np.nan),
         (*INTO, "bad.csv"),
         "{here}/bad.csv: column level has no value at line 8 (1 such cell in all); fill it, or "
-        "read the pieces between gaps with --gaps split.",
+        "read the pieces between gaps with --gaps split, or have short gaps filled "
+        "with --gaps fill.",
     ),
     "a constant input": (
         lambda: log(GOOD.assign(pump=3)),
@@ -333,8 +335,8 @@ OPTIONS: dict[str, Case] = {
     ),
     "unknown gaps": (
         None,
-        (*INTO, "good.csv", "--gaps", "fill"),
-        "setting gaps: input should be 'error' or 'split' (got 'fill').",
+        (*INTO, "good.csv", "--gaps", "drop"),
+        "setting gaps: input should be 'error', 'split' or 'fill' (got 'drop').",
     ),
     "a variable of a table": (
         None,
@@ -349,7 +351,8 @@ OPTIONS: dict[str, Case] = {
     "unknown network": (
         None,
         (*INTO, "good.csv", "--network", "gru"),
-        "setting network: input should be 'auto', 'mlp', 'lstm' or 'rnn' (got 'gru').",
+        "setting network: input should be 'auto', 'mlp', 'lstm', 'rnn' or 'state-space' "
+        "(got 'gru').",
     ),
     "unknown example": (
         None,
@@ -700,9 +703,10 @@ OTHER_STEPS = (
             lambda: put("level", np.nan, 9),
             (),
             "bad.csv: column level has no value at line 11 (1 such cell in all); fill it, or read "
-            "the pieces between gaps with --gaps split.",
+            "the pieces between gaps with --gaps split, or have short gaps filled "
+            "with --gaps fill.",
         ),
-        (log, ("--gaps", "x"), "gaps 'x' is unknown; choose one of error, split."),
+        (log, ("--gaps", "x"), "gaps 'x' is unknown; choose one of error, split, fill."),
         (
             log,
             ("--sampling-time", "-1"),

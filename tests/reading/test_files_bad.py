@@ -137,7 +137,10 @@ def opaque73() -> Path:
 STAMPS = pd.Timestamp("2024-03-04 10:00:00") + pd.to_timedelta(T, unit="s")
 COLUMNS = "time (1), u1 (2), u2 (3), y (4)"
 DAMAGED = "{}: the file is damaged, cut short or no {} file; save or copy it again."
-SPLIT = 'fill it, or read the pieces between gaps with `gaps="split"`.'
+SPLIT = (
+    'fill it, or read the pieces between gaps with `gaps="split"`, or have short gaps filled with '
+    '`gaps="fill"`.'
+)
 IDDATA = (
     "rig.mat: z1 is a MATLAB object (iddata) that only MATLAB can read; save it there as plain "
     "variables: u = z1.u; y = z1.y; Ts = z1.Ts; save('rig.mat','u','y','Ts')"
@@ -808,9 +811,9 @@ OPTIONS: dict[str, tuple[Make, dict[str, Any], type[OccamidError], str]] = {
     ),
     "unknown treatment of gaps": (
         good,
-        {"gaps": "fill"},
+        {"gaps": "drop"},
         SettingsError,
-        "gaps 'fill' is unknown; choose one of error, split.",
+        "gaps 'drop' is unknown; choose one of error, split, fill.",
     ),
     "a variable of a text": (
         good,
