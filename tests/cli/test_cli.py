@@ -153,7 +153,7 @@ def test_the_summary_is_strict_json_with_a_row_for_every_model(finished: Path) -
     (trial,) = summary["trials"]
     assert trial["family"] == "mlp"
     # of a model that sees all data: a little better than those of the folds, which see less
-        assert 0.8 < summary["expected_rmse"][0] / trial["rmse"][0] <= 1
+    assert 0.8 < summary["expected_rmse"][0] / trial["rmse"][0] <= 1
     assert 1 <= summary["members"] <= 4
     assert set(summary["kept_names"]) <= set(summary["regressors"])
     best = summary["best"]
