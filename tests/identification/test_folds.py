@@ -21,6 +21,7 @@ from occamid.identification.folds import (
     HISTORY,
     Fold,
     folds,
+    piece,
     without,
 )
 from occamid.identification.options import Budget
@@ -215,3 +216,17 @@ def test_blanked_records_hide_what_pieces_leave_out(several: bool) -> None:
             seen = np.concatenate([b.record.y[b.seen, 0] for b in lesson.blanked])
             known = np.concatenate([r.y[r.lead :, 0] for r in lesson.records])
             np.testing.assert_array_equal(seen, known)
+
+
+def test_outputs_before_a_piece_are_not_called_known() -> None:
+    whole = small_record(400)
+    part = piece(whole, 200, 400)
+    assert part.lead == 200
+    for fold in folds([part], 3):
+        for held in fold.parts:
+            start = len(held.record) - held.known  # rows of the block itself
+            known = held.record.y[: held.known, 0]
+            at = np.flatnonzero(whole.y[:, 0] == held.record.y[held.known, 0])[0]
+            np.testing.assert_array_equal(known, whole.y[at - held.known : at, 0])
+            assert start >= 66
+            assert at - held.known >= 200

@@ -26,6 +26,7 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.identification.families import Family
 from occamid.identification.folds import Lesson
 from occamid.identification.options import Budget
+from occamid.networks import Observer
 from occamid.training.batch import Batch
 from occamid.training.free_run import Refined, refine
 from occamid.training.linear import fit_arx
@@ -150,11 +151,16 @@ def free_run_errors(models: Sequence[Model], records: Sequence[Record]) -> Float
     squares = []
     with np.errstate(all="ignore"):
         for r in records:
-            first = max(first_row(r, members.like.terms, members.like.start), members.like.window)
+            first = first_row(r, members.like.terms, members.like.start)
+            if isinstance(members.like.network, Observer):  # outputs before a piece are no outputs
+                r = r[r.lead :] if r.lead else r
+                first = members.like.window
             if first >= len(r):
                 continue
             miss = (members.free_run(r.u, r.y[:first]) - r.y)[:, first:]
             squares.append((miss / members.like.scaling.y_std) ** 2)
+        if not squares:  # too short to tell any from the others
+            return np.zeros(len(members))
         errors = np.sqrt(np.mean(np.concatenate(squares, axis=1), axis=(1, 2)))
     return np.where(np.isfinite(errors), errors, np.inf)
 
@@ -173,7 +179,7 @@ def nearest_member(ensemble: Ensemble, records: tuple[Record, ...]) -> Ensemble:
     """The member whose free runs are nearest to the ensemble's, by itself, with its inflation."""
     distance = np.zeros(len(ensemble.weights))
     for record in records:
-        known = record.y[: ensemble.start]
+        known = record.y[: min(ensemble.window, len(record) - 1)]
         apart = ensemble.members.free_run(record.u, known) - ensemble.free_run(record.u, known)
         distance += np.sum((apart / ensemble.first.scaling.y_std) ** 2, axis=(1, 2))
     member = ensemble.posteriors[int(np.argmin(distance))]

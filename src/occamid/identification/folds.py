@@ -132,7 +132,7 @@ def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
                 slice(edges[k], edges[k + 1]) for k in (turn, (turn + count // 2) % count)
             )
             held.append([block, other])
-            known = min(block.start, HISTORY)
+            known = min(block.start - record.lead, HISTORY)  # outputs before are not the plant's
             part = record[block.start - known : block.stop]
             parts.append(Part(replace(part, lead=0), known))
         first = [blocks[:1] for blocks in held]
