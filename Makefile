@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export OCCAMID_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo check test lint format clean
+.PHONY: setup demo check test study lint format clean
 
 setup: $(STAMP)
 
@@ -34,8 +34,12 @@ check: lint
 # Most tests compile many small programs once: unoptimised ones are ready a third sooner.  What is
 # slow runs them for long, and as users do.
 test: lint
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not study"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not study"
+
+# Published figures and whole identifications of the twins, about ten minutes more.
+study: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m study
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

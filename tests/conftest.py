@@ -69,8 +69,14 @@ LONG = (
 )
 
 
+# Whole identifications and published figures, minutes each: `make study`.
+STUDY = ("identification/test_live", "benchmarks/test_published")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark long tests by where they are."""
+    """Mark long tests and studies by where they are."""
     for item in items:
+        if any(f"tests/{place}" in item.path.as_posix() for place in STUDY):
+            item.add_marker(pytest.mark.study)
         if any(f"tests/{place}" in item.path.as_posix() for place in LONG):
             item.add_marker(pytest.mark.long)
