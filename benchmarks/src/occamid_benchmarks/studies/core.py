@@ -105,7 +105,7 @@ jax.config.update("jax_compilation_cache_dir", sys.argv[1])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 from occamid_benchmarks.studies import core
 settings = core.ROWS[sys.argv[2]].replace(epochs=1)
-result = core.identify(core.records(sys.argv[2]).estimation, settings)
+result = core.train(core.records(sys.argv[2]).estimation, settings)
 print(result.seconds["compile"])
 """
 
