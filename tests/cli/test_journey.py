@@ -312,6 +312,7 @@ def test_every_command_uses_the_run(
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_settings_of_a_run_repeat_it(tmp_path: Path) -> None:
     """Cross-validation, choice, refinement and bands; a short log, for it runs twice."""
     (tmp_path / "log.csv").write_text(european(400, 0), encoding="utf-8")
