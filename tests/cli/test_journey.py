@@ -353,6 +353,7 @@ KILLS = 10
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
     """Ten runs are killed at random moments; each is resumed to what an undisturbed one gives."""
     (tmp_path / "job.toml").write_text(LONG.format(epochs=EPOCHS), encoding="utf-8")
