@@ -173,7 +173,7 @@ class Ensemble:
             record = as_record(record)
             self.first.check([record])
             if n_init is None:
-                n_init = max(self.start, min(self.window, len(record) // 2))
+                n_init = max(p.model.window_in(record) for p in self.posteriors)
             return self._free_run(record, Before(record.y[: max(0, n_init)]), n_init, drawn)
         u = columns(record.u if isinstance(record, Record) else record)
         if n_init is not None:

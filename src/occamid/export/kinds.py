@@ -118,7 +118,6 @@ def observer(network: Observer, weights: Weights) -> Step:
     around the mean state.  Fed its own outputs it runs free, as it does here.
     """
     nx, ny, nu = network.hidden[0], network.n_out, network.n_in - network.n_out
-    rest = np.zeros((network.hidden[1], ny))
     K = settled_gain(network, weights)
 
     def padded(W: Array) -> Array:
@@ -134,7 +133,7 @@ def observer(network: Observer, weights: Weights) -> Step:
             G=weights["out.W_h"],
             W=weights["unit.W_x"],
             V=padded(weights["unit.W_u"]),
-            b=weights.get("unit.b", rest[:, 0]),
+            b=weights.get("unit.b", np.zeros(network.hidden[1])),
             c=weights.get("out.b", np.zeros(ny)),
             d=weights.get("state.b", np.zeros(nx)),
             x0=weights["filter.x"],

@@ -44,15 +44,11 @@ SIMPLE_ORDERS = 10  # the largest of an output-error model: each costs a refinem
 
 @dataclass
 class Workshop:
-    """One set of records and what is made of it; families of equal settings share a batch.
-
-    ``halved`` says that models are only compared.
-    """
+    """One set of records and what is made of it; families of equal settings share a batch."""
 
     lesson: Lesson
     budget: Budget
     checkpoints: Checkpoints | None = None
-    halved: bool = False
     batches: dict[Settings, Batch] = field(default_factory=dict)
 
     @property
@@ -131,7 +127,7 @@ class Workshop:
         for record, seen in self.lesson.blanked:
             scaled = scaling.apply(record)
             rows.append((scaled.u, scaled.y, seen.astype(float)))
-        plan = plan.halved() if self.halved else plan
+        plan = plan.halved() if self.budget.compared else plan
         return [observed_posterior(fit, last, scaling) for fit in search(rows, plan)]
 
     def _usable(self, posteriors: Sequence[Posterior]) -> list[Posterior]:

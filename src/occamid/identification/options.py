@@ -22,7 +22,8 @@ class Budget:
     """How much is tried: folds of the cross-validation, restarts, members, refinement steps.
 
     ``pace`` scales the epochs of every cycle, ``rows`` is the most that is trained on; from
-    ``hidden`` rows on state-space models are looked for, as ``search`` says.
+    ``hidden`` rows on state-space models are looked for, as ``search`` says.  Models that are only
+    ``compared`` get half of that.
     """
 
     folds: int
@@ -33,6 +34,7 @@ class Budget:
     rows: int = 10_000
     hidden: int = 400
     search: Search = SEARCH
+    compared: bool = False
 
     def for_folds(self) -> Budget:
         """Half of it: many models are tried there, and only compared."""
@@ -41,6 +43,7 @@ class Budget:
             restarts=max(2, self.restarts // 2),
             members=max(3, self.members // 2),
             iterations=max(1, self.iterations // 2),
+            compared=True,
         )
 
 

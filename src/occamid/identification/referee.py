@@ -132,7 +132,7 @@ def _hear(
     given: int | None,
 ) -> None:
     """All families in one fold; lags, scaling and orders are learned inside it."""
-    shop = Workshop(fold.lesson, options.budget.for_folds(), checkpoints, halved=True)
+    shop = Workshop(fold.lesson, options.budget.for_folds(), checkpoints)
     try:
         own = {f.name: f for f in families(options, fold.records, given)}
     except DataError as error:
@@ -296,7 +296,7 @@ def _by_criterion(
     checkpoints: Checkpoints | None,
 ) -> Judgement:
     """Nothing can be held back: BIC of the free runs on the records themselves."""
-    shop = Workshop(whole(records), options.budget.for_folds(), checkpoints, halved=True)
+    shop = Workshop(whole(records), options.budget.for_folds(), checkpoints)
     trials, scores = [], {}
     count = sum(len(r) * r.y.shape[1] for r in records)
     nothing = tuple(np.full(records[0].y.shape[1], np.nan).tolist())
@@ -359,7 +359,7 @@ def learning_gain(
         try:
             tried = families(options, fold.fewer.records, given)
             own = next(f for f in tried if f.name == family.name)
-            shop = Workshop(fold.fewer, options.budget.for_folds(), halved=True)
+            shop = Workshop(fold.fewer, options.budget.for_folds())
             small = shop.model(own, progress(f"learning curve {number + 1}: {family.name}"))
             pairs = [(_miss(small, part), _miss(model, part)) for part in fold.parts]
         except (DataError, StopIteration):  # too few rows: the curve has one point less

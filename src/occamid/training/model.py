@@ -78,6 +78,10 @@ class Model:
         states = self.network.hidden[0] if isinstance(self.network, Observer) else 0
         return max(self.start, FIRST_OUTPUTS * states)
 
+    def window_in(self, record: Record) -> int:
+        """The same for a record that may be shorter: half of it at most."""
+        return max(self.start, min(self.window, len(record) // 2))
+
     def _masks(self) -> dict[str, Array]:
         return {n: np.asarray(v) != 0 for n, v in self.weights.items() if is_matrix(n)}
 
@@ -121,8 +125,7 @@ class Model:
         """
         record = as_record(record)
         self.check([record])
-        if n_init is None:
-            n_init = max(self.start, min(self.window, len(record) // 2))
+        n_init = self.window_in(record) if n_init is None else n_init
         return Run(self.free_run(record.u, record.y[:n_init]), n_init)
 
     def predict(self, record: Record, horizon: int = 1) -> Run:

@@ -1,4 +1,7 @@
-"""State-space networks fitted to their own free run; :func:`fit_state_space` is the way in."""
+"""State-space networks fitted to their own free run.
+
+:func:`search` finds order and restarts, :func:`fit_state_space` fits what a plan fixes.
+"""
 
 from occamid.training.state_space.fit import Plan, data_of, fit_state_space
 from occamid.training.state_space.fitted import Fitted

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from occamid.data.record import Record
 from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms
-from occamid.networks import Observer, is_matrix, of_filter
+from occamid.networks import Live, Observer, is_matrix, of_filter
 from occamid.networks.flat import flatten
 from occamid.training.model import Model
 from occamid.training.state_space.fitted import Fitted, as_network
@@ -75,10 +75,10 @@ def _places(fitted: Fitted) -> dict[str, Array]:
     return as_network(fitted.sizes, np.arange(fitted.sizes.total))[1]
 
 
-def _widths(fitted: Fitted, whole: Observer, live: Any) -> dict[str, Array]:
+def _widths(fitted: Fitted, whole: Observer, live: Live) -> dict[str, Array]:
     """Prior variances of the matrices' weights."""
     tree = as_network(fitted.sizes, 1 / fitted.alpha)[1]
-    return whole.plant.select({n: v for n, v in tree.items() if is_matrix(n)}, whole._of(live))
+    return whole.select({n: v for n, v in tree.items() if is_matrix(n)}, live)
 
 
 def _gaussian(
