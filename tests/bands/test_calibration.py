@@ -10,15 +10,9 @@ from scipy.signal import lfilter
 from scipy.stats import norm, t
 
 from occamid import Record, combine
-from occamid.bands.calibration import (
-    FEWEST,
-    HORIZONS,
-    NARROWEST,
-    WIDEST,
-    held_back_inflation,
-    independent,
-)
+from occamid.bands.calibration import FEWEST, HORIZONS, NARROWEST, WIDEST, held_back_inflation
 from occamid.bands.ensemble import widen_to_residuals
+from occamid.training.criterion import independent
 from tests.support.banded import banded, predict, simulate
 from tests.support.gaussian import gaussian
 from tests.support.linear_model import linear_model, linear_posterior, linear_record

@@ -10,11 +10,12 @@ import pytest
 from occamid import DataError, Options, Record
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.ensemble import Ensemble, combine
-from occamid.identification import referee
+from occamid.identification import referee, workers
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
 from occamid.identification.folds import Fold, Part, whole
+from occamid.identification.progress import Clock
 from occamid.identification.referee import (
     HOPELESS,
     Hearing,
@@ -170,7 +171,7 @@ def curve(monkeypatch: pytest.MonkeyPatch) -> Hearing:
 
 def test_the_learning_curve_says_what_more_rows_bring(curve: Hearing) -> None:
     """``n^-β`` through (60, 1.5) and (80, 1), at 100; a part that one cannot judge is no point."""
-    gain = learning_gain(TRIED[0], curve, Options(), 100, lambda _: None)
+    gain = learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1))
     beta = np.log(1.5) / np.log(80 / 60)
     assert gain == pytest.approx((80 / 100) ** beta)
 
@@ -182,10 +183,10 @@ def test_a_curve_that_rises_or_cannot_be_drawn_says_nothing(
         raise DataError("too few rows")
 
     monkeypatch.setattr(referee, "families", refuse)
-    assert learning_gain(TRIED[0], curve, Options(), 100, lambda _: None) == 1.0
+    assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
     monkeypatch.setattr(referee, "families", lambda *_: TRIED)
     monkeypatch.setattr(referee, "_miss", lambda m, p: np.full((9, 1), float(m.start)))
-    assert learning_gain(TRIED[0], curve, Options(), 100, lambda _: None) == 1.0
+    assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
 
 
 # --- bands --------------------------------------------------------------------------------------
@@ -266,7 +267,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged(*records: Record) -> Judgement:
-    return judge(records, Options(), lambda _: None)
+    return judge(records, Options(), Clock(None, 1))
 
 
 @pytest.mark.usefixtures("cheap")
@@ -374,6 +375,7 @@ def test_a_family_far_behind_is_tried_no_further(
         return miss if len(seen) % 2 else 1.1 * behind * miss  # the second family's turn
 
     seen: list[int] = []
+    monkeypatch.setenv(workers.VARIABLE, "1")  # one after the other
     monkeypatch.setattr(referee, "_miss", worse)
     monkeypatch.setattr(referee, "MANY", 10 if folds == 1 else 10_000)
     found = judged(process(100))

@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import norm, t
 
+from occamid.training.criterion import independent
+
 Array = np.ndarray
 HORIZONS = (1, 10, 100)  # steps ahead with an inflation of their own; a free run is the last
 SHARE = 0.95  # the band that is made right
@@ -41,24 +43,3 @@ def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, 
             level = min(1.0, np.ceil((n + 1) * SHARE) / n)
             found[k] = np.quantile(size[:, k], level) / usual
     return np.clip(found, NARROWEST, WIDEST)
-
-
-def independent(runs: Sequence[Float[Array, " T"]]) -> float:
-    """How many independent scores are worth as much as these: ``n / (1 + 2 Σ ρ_k)``.
-
-    ρ is the autocorrelation of the scores' size, summed until it first falls to zero.
-    """
-    total = sum(map(len, runs))
-    sizes = [np.abs(run) for run in runs]
-    mean = np.mean(np.concatenate(sizes))
-    centred = [size - mean for size in sizes]
-    variance = sum(float(c @ c) for c in centred)
-    if variance <= 0:
-        return float(total)
-    longest, correlated = max(map(len, runs)), 0.0
-    for lag in range(1, longest):
-        rho = sum(float(c[lag:] @ c[:-lag]) for c in centred if len(c) > lag) / variance
-        if rho <= 0:
-            break
-        correlated += rho
-    return total / (1 + 2 * correlated)

@@ -6,14 +6,13 @@ Typer and Rich, and the work is done by modules that are imported inside functio
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from occamid.cli.compiled import kept_programs
 from occamid.cli.flags import as_flags as as_flags
 from occamid.cli.plugins import Commands
 from occamid.cli.shared import neutral, say
@@ -49,10 +48,9 @@ def _options(
 
 def main() -> None:
     """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "occamid" / "jax"
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))  # read when JAX is imported
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-    sys.exit(_run(sys.argv[1:] or ["--help"]))
+    with kept_programs():
+        code = _run(sys.argv[1:] or ["--help"])
+    sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from occamid.bands.ensemble import Ensemble, combine
 from occamid.bands.posterior import LARGEST as MOST_WEIGHTS
@@ -28,6 +28,7 @@ from occamid.identification.folds import Lesson
 from occamid.identification.options import Budget
 from occamid.networks import Observer
 from occamid.training.batch import Batch
+from occamid.training.criterion import criterion
 from occamid.training.free_run import Refined, refine
 from occamid.training.linear import fit_arx
 from occamid.training.members import members_of
@@ -39,6 +40,8 @@ from occamid.training.train import Progress, train
 Array = np.ndarray
 T = TypeVar("T", Model, Refined)
 WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
+BEYOND = 3, 5_000  # times its rows, and rows at most, that the longest record is continued by
+FARTHEST = 10.0  # times the farthest output of the records: a run that leaves this is running away
 SIMPLE_ORDERS = 10  # the largest of an output-error model: each costs a refinement
 
 
@@ -106,19 +109,24 @@ class Workshop:
         )
 
     def _classical(self, family: Family) -> list[Posterior]:
-        """The order with the smallest BIC, of the one-step errors or of the free run."""
+        """The order with the smallest BIC, of the one-step errors or of the free run.
+
+        What runs away is left out where it can be: a pole beyond the circle fits any drift.
+        """
         fits = fit_arx(self.records)
-        if not family.refined:
-            return [fit_posterior(fits[0].model, self.records)]
         start = max(fit.model.start for fit in fits)
-        models = [replace(fit.model, start=start) for fit in fits if fit.order <= SIMPLE_ORDERS]
-        refined = self._refine(models, shrink=False)
-        rows = sum(len(r) - r.lead - start for r in self.records)
-        bic = [
-            rows * np.sum(np.log(r.noise_variance)) + len(r.positions) * np.log(rows)
-            for r in refined
-        ]
-        return [refined_posterior(refined[int(np.argmin(bic))])]
+        models = [replace(fit.model, start=start) for fit in fits]
+        if not family.refined:
+            sane = np.isfinite(free_run_errors(models, self.records))
+            return [fit_posterior(fits[int(np.argmax(sane))].model, self.records)]
+        simple = [m for m, fit in zip(models, fits, strict=True) if fit.order <= SIMPLE_ORDERS]
+        refined = self._refine(simple, shrink=False)
+        misses, wild = free_run_misses([r.model for r in refined], self.records)
+        free = np.array([len(r.positions) for r in refined])
+        largest = int(np.argmax(np.where(wild, 0, free)))
+        squares = np.stack([r.noise_variance for r in refined])
+        bic = criterion(squares, free, [miss[largest] for miss in misses])
+        return [refined_posterior(refined[int(np.argmin(np.where(wild, np.inf, bic)))])]
 
     def _state_space(self, plan: Search) -> list[Posterior]:
         """State-space models fitted to the free run of whole records, blanks left out."""
@@ -143,22 +151,42 @@ class Workshop:
 
 def free_run_errors(models: Sequence[Model], records: Sequence[Record]) -> Float[Array, " K"]:
     """Free-run error of each model over all outputs, in standard deviations; infinite if wild."""
-    members = members_of(models)
-    squares = []
+    misses, wild = free_run_misses(models, records)
+    if not misses:  # too short to tell any from the others
+        return np.zeros(len(models))
     with np.errstate(all="ignore"):
-        for r in records:
-            first = first_row(r, members.like.terms, members.like.start)
-            if isinstance(members.like.network, Observer):  # outputs before a piece are no outputs
-                r = r[r.lead :] if r.lead else r
-                first = members.like.window
-            if first >= len(r):
-                continue
-            miss = (members.free_run(r.u, r.y[:first]) - r.y)[:, first:]
-            squares.append((miss / members.like.scaling.y_std) ** 2)
-        if not squares:  # too short to tell any from the others
-            return np.zeros(len(members))
-        errors = np.sqrt(np.mean(np.concatenate(squares, axis=1), axis=(1, 2)))
-    return np.where(np.isfinite(errors), errors, np.inf)
+        errors = np.sqrt(np.mean(np.concatenate(misses, axis=1) ** 2, axis=(1, 2)))
+    return np.where(np.isfinite(errors) & ~wild, errors, np.inf)
+
+
+def free_run_misses(
+    models: Sequence[Model], records: Sequence[Record]
+) -> tuple[list[Float[Array, "K T ny"]], Bool[Array, " K"]]:
+    """Errors of the free runs through every record, in standard deviations, and who runs away.
+
+    The inputs of the longest record come again and again: nothing may leave the outputs' range by
+    far then.
+    """
+    members = members_of(models)
+    scaling = members.like.scaling
+    misses, wild = [], np.zeros(len(members), bool)
+    longest = max(records, key=len)
+    for r in records:
+        first = first_row(r, members.like.terms, members.like.start)
+        more = min(BEYOND[0] * len(r), BEYOND[1]) if r is longest else 0
+        if isinstance(members.like.network, Observer):  # outputs before a piece are no outputs
+            r = r[r.lead :] if r.lead else r
+            first = members.like.window
+        if first >= len(r):
+            continue
+        u = np.concatenate([r.u, np.resize(r.u, (more, r.u.shape[1]))])
+        with np.errstate(all="ignore"):
+            run = members.free_run(u, r.y[:first])
+            misses.append((run[:, : len(r)] - r.y)[:, first:] / scaling.y_std)
+        if more:
+            far = np.max(np.abs(r.y - scaling.y_mean), axis=0)
+            wild = ~(np.abs(run - scaling.y_mean) <= FARTHEST * far).all(axis=(1, 2))
+    return misses, wild
 
 
 def best_models(batch: Batch, count: int) -> list[Model]:

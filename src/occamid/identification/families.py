@@ -144,20 +144,14 @@ def _contradicts(family: Family, fixed: dict[str, Any]) -> bool:
 
 
 def _linear(base: dict[str, Any], inputs: int, outputs: int) -> list[Family]:
-    """Linear models: as a product of two matrices, which shares strength, and as one matrix.
+    """A linear model as a product of two matrices, which shares strength.
 
     No bias: the records are centred.  Restarts differ little, so there are few.
     """
-    common = Settings(**base, activation="identity", bias=False, lam=(3e-4, 1e-3, 3e-3)).replace(
+    settings = Settings(**base, activation="identity", bias=False, lam=(3e-4, 1e-3, 3e-3)).replace(
         input_lags=inputs, output_lags=outputs, restarts=max(2, base["restarts"] // 3)
     )
-    direct = common.replace(hidden=(1,), skip=True)
-    about = "linear in lagged inputs and outputs"
-    return [
-        Family("linear", "linear", about, common),
-        Family("linear-refined", "linear", f"{about}, refined in free run", common, refined=True),
-        Family("linear-direct", "linear", f"{about}, one matrix", direct),
-    ]
+    return [Family("linear", "linear", "sparse and linear in lagged inputs and outputs", settings)]
 
 
 def _response(base: dict[str, Any], rows: int) -> list[Family]:
@@ -199,10 +193,10 @@ def _curved(base: dict[str, Any], inputs: int) -> list[Family]:
         **_GENTLE,
     )
     about = "linear path and smooth units on lagged inputs and outputs"
-    loose = settings.replace(lam=(1e-3,))  # refinement prunes by itself
+    refined = f"{about}, refined in free run"
     return [
         Family("curved", "curved", about, settings),
-        Family("curved-refined", "curved", f"{about}, refined in free run", loose, refined=True),
+        Family("curved-refined", "curved", refined, settings, refined=True),
     ]
 
 

@@ -97,7 +97,7 @@ def identify(
     given = sum(map(len, whole))
     tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
-    judgement = judge(data, options, clock.sub, checkpoints, given)
+    judgement = judge(data, options, clock, checkpoints, given)
     family = next(f for f in tried if f.name == judgement.chosen)
     # What sums over time can be trained on every row; the quick effort does not.
     every = family.search is not None and options.effort != "quick"
@@ -106,7 +106,7 @@ def identify(
     clock.tell(f"bands of {family.name}")
     hearing = judgement.hearings.get(family.name)
     if hearing:
-        gain = learning_gain(family, hearing, options, rows_of(shop.records), clock.sub, given)
+        gain = learning_gain(family, hearing, options, rows_of(shop.records), clock, given)
         model = calibrated(model, hearing, gain)
         error, low, high = expected(hearing, gain)
     else:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -27,6 +28,8 @@ from occamid.identification.assemble import Workshop, free_run_errors
 from occamid.identification.families import Family, families
 from occamid.identification.folds import FEWEST_LEFT, Fold, Part, folds, rows_of, whole
 from occamid.identification.options import Options
+from occamid.identification.progress import Clock
+from occamid.identification.workers import side_by_side
 
 Array = np.ndarray
 PIECES = 6  # in which the errors of a held-back part are averaged
@@ -34,7 +37,7 @@ SHORTEST_PIECE = 20  # rows
 PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
 HOPELESS = (4.0, 2.0)  # times the best error after one fold, and later: tried no further
 MANY = 1000  # held-back rows without which one fold is not enough to say so
-CURVE = 3  # folds that are trained again on fewer rows
+CURVE = 2  # folds that are trained again on fewer rows
 STEEPEST = 2.0  # exponent of the learning curve
 WORST_ERROR = 100.0  # standard deviations: an error beyond counts as this, so that means exist
 
@@ -76,25 +79,30 @@ class Judgement:
 def judge(
     records: tuple[Record, ...],
     options: Options,
-    progress: Callable[[str], Callable[[Any], None] | None],
+    clock: Clock,
     checkpoints: Checkpoints | None = None,
     given: int | None = None,
 ) -> Judgement:
-    """Try every family on held-back data and choose; ``given`` as in :func:`families`."""
+    """Try every family on held-back data and choose; ``given`` as in :func:`families`.
+
+    What is far behind after the first fold, or the second, is not heard in the others.
+    """
     tried = families(options, records, given)
     held = folds(records, options.budget.folds)
     hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
-    for number, fold in enumerate(held):
-        where = f"fold {number + 1} of {len(held)}"
+    court = _Court(options, clock, checkpoints, given)
+    for first, stop in ((0, 1), (1, 2), (2, len(held))):
         left = {name: h for name, h in hearings.items() if not h.hopeless}
-        _hear(fold, where, options, left, progress, checkpoints, given)
-        enough = number > 0 or sum(len(p.record) - p.known for p in fold.parts) >= MANY
-        if enough and number + 1 < len(held):
-            _give_up(left, spread, HOPELESS[min(number, 1)])
+        court.hear(held, range(first, min(stop, len(held))), left, tried)
+        enough = first > 0 or _held_back(held[:1]) >= MANY
+        if enough and stop < len(held):
+            _give_up(left, spread, HOPELESS[min(first, 1)])
+            lost = sum(h.hopeless for h in left.values())
+            clock.fewer(lost * (len(held) - stop))
     if not _most(hearings):
         why = next((h.failed for h in hearings.values() if h.failed), "the records are too short")
-        return _by_criterion(records, tried, options, why, progress, checkpoints)
+        return _by_criterion(records, tried, options, why, clock, checkpoints)
     heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
     trials = _trials(tried, heard, hearings, spread)
     chosen, grounds = choose(tried, trials, _pieces(heard, spread))
@@ -122,53 +130,89 @@ def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"], factor: 
             hearing.failed = hearing.failed or f"left out after {often}: far behind"
 
 
-def _hear(
-    fold: Fold,
-    where: str,
-    options: Options,
-    hearings: dict[str, Hearing],
-    progress: Callable[[str], Callable[[Any], None] | None],
-    checkpoints: Checkpoints | None,
-    given: int | None,
-) -> None:
-    """All families in one fold; lags, scaling and orders are learned inside it."""
-    shop = Workshop(fold.lesson, options.budget.for_folds(), checkpoints)
-    try:
-        own = {f.name: f for f in families(options, fold.records, given)}
-    except DataError as error:
-        own, missing = {}, str(error)
-    else:
+def _held_back(held: Sequence[Fold]) -> int:
+    return sum(len(p.record) - p.known for fold in held for p in fold.parts)
+
+
+class _Answer(NamedTuple):
+    """A family in one fold: its model and its misses, or why there are none."""
+
+    model: Ensemble | None
+    misses: list[Array]
+    seconds: float
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class _Court:
+    """What all hearings have in common."""
+
+    options: Options
+    clock: Clock
+    checkpoints: Checkpoints | None
+    given: int | None
+
+    def hear(
+        self,
+        held: Sequence[Fold],
+        turns: Sequence[int],
+        hearings: dict[str, Hearing],
+        tried: Sequence[Family],
+    ) -> None:
+        """Families in some of the folds, side by side; those that share a training, together."""
+        groups: dict[object, list[str]] = {}
+        for family in tried:
+            if family.name in hearings:
+                groups.setdefault(family.settings or family.name, []).append(family.name)
+        where = {k: f"fold {k + 1} of {len(held)}" for k in turns}
+        units = [(k, names) for k in turns for names in groups.values()]
+        jobs = [partial(self._answers, held[k], where[k], names) for k, names in units]
+        answers: dict[int, dict[str, _Answer]] = {k: {} for k in turns}
+        for (k, _), found in zip(units, side_by_side(jobs), strict=True):
+            answers[k] |= found
+        for k in turns:
+            _write_down(held[k], where[k], answers[k], hearings)
+
+    def _answers(self, fold: Fold, where: str, names: Sequence[str]) -> dict[str, _Answer]:
+        """Some families in one fold; lags, scaling and orders are learned inside it."""
+        shop = Workshop(fold.lesson, self.options.budget.for_folds(), self.checkpoints)
         missing = "too few rows"
-    runs: dict[str, tuple[Ensemble, list[Array]]] = {}
-    for name, hearing in hearings.items():
-        began = time.perf_counter()
-        bar = progress(f"{where}: {name}")
         try:
-            if name not in own:
-                raise DataError(missing)
-            model = shop.model(own[name], bar)
-            misses = [_miss(model, part) for part in fold.parts]
-            if not any(map(len, misses)):
-                raise DataError("held-back rows are fewer than the lags")
-            runs[name] = (model, misses)
-        except DataError as error:  # too short for these lags, or no model was usable
-            hearing.failed = f"{where}: {error}"
-        hearing.seconds += time.perf_counter() - began
-    _write_down(fold, where, runs, hearings)
+            own = {f.name: f for f in families(self.options, fold.records, self.given)}
+        except DataError as error:
+            own, missing = {}, str(error)
+        found = {}
+        for name in names:
+            began = time.perf_counter()
+            bar = self.clock.sub(f"{where}: {name}")
+            try:
+                if name not in own:
+                    raise DataError(missing)
+                model = shop.model(own[name], bar)
+                misses = [_miss(model, part) for part in fold.parts]
+                if not any(map(len, misses)):
+                    raise DataError("held-back rows are fewer than the lags")
+                found[name] = _Answer(model, misses, time.perf_counter() - began)
+            except DataError as error:  # too short for these lags, or no model was usable
+                why = f"{where}: {error}"
+                found[name] = _Answer(None, [], time.perf_counter() - began, why)
+            bar.close()
+        return found
 
 
 def _write_down(
-    fold: Fold,
-    where: str,
-    runs: dict[str, tuple[Ensemble, list[Array]]],
-    hearings: dict[str, Hearing],
+    fold: Fold, where: str, answers: dict[str, _Answer], hearings: dict[str, Hearing]
 ) -> None:
     """Errors of all families over the same rows, in pieces."""
+    for name, answer in answers.items():
+        hearings[name].seconds += answer.seconds
+        hearings[name].failed = answer.failed or hearings[name].failed
+    judged = {n: (a.model, a.misses) for n, a in answers.items() if a.model is not None}
     common = [
-        min((len(misses[k]) for _, misses in runs.values()), default=0)
+        min((len(misses[k]) for _, misses in judged.values()), default=0)
         for k in range(len(fold.parts))
     ]
-    for name, (model, misses) in runs.items():
+    for name, (model, misses) in judged.items():
         hearing = hearings[name]
         if not any(common):
             hearing.failed = f"{where}: no held-back rows that every family can be judged on"
@@ -292,7 +336,7 @@ def _by_criterion(
     tried: Sequence[Family],
     options: Options,
     why: str,
-    progress: Callable[[str], Callable[[Any], None] | None],
+    clock: Clock,
     checkpoints: Checkpoints | None,
 ) -> Judgement:
     """Nothing can be held back: BIC of the free runs on the records themselves."""
@@ -304,7 +348,7 @@ def _by_criterion(
         began = time.perf_counter()
         failed = ""
         try:
-            model = shop.model(family, progress(f"criterion: {family.name}"))
+            model = shop.model(family, clock.sub(f"criterion: {family.name}"))
             error = float(np.median(free_run_errors([p.model for p in model.posteriors], records)))
             used = float(np.median([p.effective for p in model.posteriors]))
             scores[family.name] = count * np.log(max(error**2, 1e-12)) + used * np.log(count)
@@ -342,7 +386,7 @@ def learning_gain(
     hearing: Hearing,
     options: Options,
     rows: int,
-    progress: Callable[[str], Callable[[Any], None] | None],
+    clock: Clock,
     given: int | None = None,
 ) -> float:
     """By what factor the error falls from a fold's rows to all ``rows``.
@@ -350,21 +394,32 @@ def learning_gain(
     The error is taken as ``n^-β``.  β comes from models trained on yet fewer rows, judged on the
     same parts, in up to :data:`CURVE` folds; it is held between 0 and :data:`STEEPEST`.
     """
-    squares = np.zeros(2)
-    shares = []
     step = max(1, -(-len(hearing.models) // CURVE))
-    for number, (model, fold) in enumerate(hearing.models[::step]):
-        if rows_of(fold.fewer.records) < FEWEST_LEFT:
-            continue
+    used = [
+        (model, fold)
+        for model, fold in hearing.models[::step]
+        if rows_of(fold.fewer.records) >= FEWEST_LEFT
+    ]
+
+    def smaller(number: int) -> Ensemble | None:
+        lesson = used[number][1].fewer
+        bar = clock.sub(f"learning curve {number + 1}: {family.name}")
         try:
-            tried = families(options, fold.fewer.records, given)
+            tried = families(options, lesson.records, given)
             own = next(f for f in tried if f.name == family.name)
-            shop = Workshop(fold.fewer, options.budget.for_folds())
-            small = shop.model(own, progress(f"learning curve {number + 1}: {family.name}"))
-            pairs = [(_miss(small, part), _miss(model, part)) for part in fold.parts]
+            return Workshop(lesson, options.budget.for_folds()).model(own, bar)
         except (DataError, StopIteration):  # too few rows: the curve has one point less
+            return None
+        finally:
+            bar.close()
+
+    smalls = side_by_side([partial(smaller, k) for k in range(len(used))])
+    squares, shares = np.zeros(2), []
+    for small, (model, fold) in zip(smalls, used, strict=True):
+        if small is None:
             continue
-        for few, many in pairs:
+        for part in fold.parts:
+            few, many = _miss(small, part), _miss(model, part)
             common = min(len(few), len(many))
             both = np.stack([miss[len(miss) - common :] for miss in (few, many)])
             both = both / model.first.scaling.y_std

@@ -40,6 +40,7 @@ RANGE = 8.0  # outputs beyond this many standard deviations count as this far, a
 PRUNED = 1e6  # precision of a group, in units of its weights, beyond which it is zero
 FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates
 SMALLEST, LARGEST = 1e-4, 1e7  # bounds of α
+SETTLED, PATIENCE = 1e-5, 9  # fall of the energy that counts as rest, and for how many iterations
 
 
 class State(NamedTuple):
@@ -50,6 +51,7 @@ class State(NamedTuple):
     alpha: Float[jax.Array, " G"]
     variance: Float[jax.Array, " ny"]
     damping: Float[jax.Array, ""]
+    resting: Int[jax.Array, ""]  # iterations without much change, one after the other
 
 
 class Fit(NamedTuple):
@@ -209,8 +211,12 @@ def _refine(
         w, m = pair
         squares = jnp.sum(_residual(place, w) ** 2, axis=0)
         variance = jnp.maximum(squares / rows, 1e-10 * scale.spread**2)
-        state = State(w, m, first, variance, jnp.asarray(FIRST_DAMPING))
-        state = jax.lax.fori_loop(0, iterations, partial(_step, place), state)
+        begun = State(w, m, first, variance, jnp.asarray(FIRST_DAMPING), jnp.asarray(0))
+        _, state = jax.lax.while_loop(
+            lambda pair: (pair[0] < iterations) & (pair[1].resting < PATIENCE),
+            lambda pair: (pair[0] + 1, _step(place, *pair)),
+            (jnp.asarray(0), begun),
+        )
         return _finish(place, state)
 
     return jax.lax.map(one, (start, mask), batch_size=together)
@@ -310,17 +316,30 @@ def _step(place: _Place, k: jax.Array, state: State) -> State:
         return 0.5 * jnp.sum(r**2 / state.variance) + 0.5 * jnp.sum(at.prior * w**2)
 
     w = state.w - state.mask * damped(at.precision, at.gradient, state.damping)
-    better = lower(energy(w, _residual(place, w)), energy(state.w, at.r))
-    gamma = (1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * state.mask
-    alpha, variance = _evidence_update(place, state, at.r, gamma)
+    before, after = energy(state.w, at.r), energy(w, _residual(place, w))
+    better = lower(after, before)
     update = (k >= FIRST_UPDATE) & ((k - FIRST_UPDATE) % EVERY == 0)
+    due = update | (k < FIRST_UPDATE)  # the inverse is as dear as the step itself
+    alpha, variance = jax.lax.cond(
+        due,
+        lambda: _evidence_update(place, state, at.r, _determined(state, at)),
+        lambda: (state.alpha, state.variance),
+    )
+    fall = (before - after) / jnp.maximum(jnp.abs(before), 1e-300)
+    slow = jnp.where(better, fall < SETTLED, state.damping > FIRST_DAMPING)
     return State(
         w=jnp.where(better, w, state.w),
         mask=state.mask,
         alpha=jnp.where(update & place.shrink, alpha, state.alpha),
-        variance=jnp.where(update | (k < FIRST_UPDATE), variance, state.variance),
+        variance=variance,
         damping=next_damping(state.damping, better),
+        resting=jnp.where(slow, state.resting + 1, 0),
     )
+
+
+def _determined(state: State, at: _Local) -> Float[jax.Array, " P"]:
+    """``γ``: how far each weight is determined by the data, from 0 to 1."""
+    return (1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * state.mask
 
 
 def _evidence_update(
@@ -342,7 +361,7 @@ def _finish(place: _Place, state: State) -> Fit:
     prior = alpha / place.scale.unit**2
     state = state._replace(w=state.w * mask, mask=mask)
     at = _expand(place, state)
-    gamma = jnp.sum((1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * mask)
+    gamma = jnp.sum(_determined(state, at))
     fit = jnp.sum(at.r**2 / state.variance) + rows * jnp.sum(jnp.log(2 * jnp.pi * state.variance))
     occam = jnp.sum(at.prior * state.w**2) - jnp.sum(jnp.where(mask > 0, jnp.log(prior), 0.0))
     return Fit(

@@ -32,6 +32,7 @@ from occamid.training.state_space.priors import (
 from occamid.training.state_space.trajectory import Sizes, split
 
 Array = np.ndarray
+STARTS = 4  # linear candidates of every order that run a few iterations
 
 
 @dataclass(frozen=True)
@@ -142,19 +143,20 @@ def run(stage: Stage, settings: Settings, name: str, report: Report | None = Non
 def linear(data: Data, orders: Sequence[int], plan: Plan, report: Report | None = None) -> Stage:
     """For every order the linear model that free-runs best.
 
-    Candidates from several ridges and horizons run a few iterations, two are refined, one is kept.
+    Of candidates from several strides, ridges and horizons the best few run a few iterations, two
+    are refined, one is kept.
     All orders are one program: a smaller one has its last states masked.
     """
     sizes = data.sizes(max(orders), 0)
     found = start.responses(data.rows)
-    pairs = [(start.realise(r, n), n) for n in orders for r in found]
+    pairs = [(response.model(n), n) for n in orders for response in found]
     w = np.stack([weights_of(sizes, model) for model, _ in pairs])
     mask = np.stack([order_mask(sizes, n) for _, n in pairs])
     problem = FreeRuns(sizes, data.rows, memory_mb=plan.memory_mb, lanes=len(w), seed=plan.seed)
     alpha = np.ones((len(w), 4))
     alpha[:, :3] = plan.levenberg.smallest
     begun = levenberg.begin(problem, w, mask, alpha, problem.carry(len(w)), plan.levenberg)
-    stage = Stage(problem, prior_of(sizes, w), begun)
+    stage = Stage(problem, prior_of(sizes, w), begun).best(STARTS, each_order=True)
     stage = run(stage, levenberg.with_iterations(plan.levenberg, 6), "linear start", report)
     refine = levenberg.with_iterations(plan.levenberg, plan.linear_iterations)
     return run(stage.best(2, each_order=True), refine, "linear", report).best(1, each_order=True)

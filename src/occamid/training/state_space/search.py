@@ -1,8 +1,8 @@
 """Which order, which restarts: many short fits on part of the rows, few long ones on all of them.
 
 Linear models of all orders are fitted side by side.  The order of a linear model is that of the
-smallest BIC, ``Σ_o T log σ_o² + k log T`` with ``k = n (nu + ny) + nu ny + ny`` (the free
-parameters of order n).  For networks with units that says little, and neither does the
+smallest BIC (:mod:`~occamid.training.criterion`) with ``k = n (nu + ny) + nu ny + ny``, the free
+parameters of order n.  For networks with units that says little, and neither does the
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, the smallest order about as good as the best is taken, and its best restarts are finished.
 """
@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from occamid.errors import DataError
+from occamid.training.criterion import criterion
 from occamid.training.state_space import levenberg
 from occamid.training.state_space.fit import (
     Data,
@@ -53,6 +54,7 @@ class Search:
         screening: iterations of every restart on part of the rows.
         iterations: of those that are finished, on all rows.
         rows: the most that restarts are screened on.
+        bent: whether those that are finished follow bent valleys (geodesic correction).
         seed: of the starts.
     """
 
@@ -63,12 +65,13 @@ class Search:
     screening: int = 25
     iterations: int = 60
     rows: int = 3000
+    bent: bool = True
     seed: int = 0
 
     def halved(self) -> Search:
         """Half of it: for models that are only compared."""
         half = {k: max(2, getattr(self, k) // 2) for k in ("restarts", "members")}
-        return replace(self, iterations=max(10, self.iterations // 2), **half)
+        return replace(self, iterations=max(10, self.iterations // 2), bent=False, **half)
 
 
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:
@@ -86,17 +89,18 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         rounds=((plan.screening // 3, 0.5), (plan.screening - plan.screening // 3, 0.5)),
         linear_iterations=20,
         seed=plan.seed,
+        levenberg=levenberg.Settings(bend=0.0),  # which doubles what a short fit costs
     )
     orders = tuple(n for n in plan.orders if n <= most_states(few)) or (1,)
     with jax.enable_x64(True):
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
-            stage = by_criterion(linear(data, orders, quick, report))
+            stage = by_criterion(data, linear(data, orders, quick, report))
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
             base = linear(data, orders, quick, report)
             stage = by_score(data, nonlinear(data, base, quick, report), plan.members)
-        settings = levenberg.with_iterations(quick.levenberg, plan.iterations)
+        settings = levenberg.Settings(plan.iterations, bend=2.0 if plan.bent else 0.0)
         return finished(whole, run(moved(stage, whole, plan), settings, "last round", report))
 
 
@@ -129,13 +133,16 @@ def excerpt(rows: Sequence[Rows], most: int) -> list[Rows]:
     return found
 
 
-def by_criterion(stage: Stage) -> Stage:
+def by_criterion(data: Data, stage: Stage) -> Stage:
     """The linear model whose order has the smallest BIC."""
     sizes, rows = stage.problem.sizes, stage.problem.rows
     free = stage.orders * (sizes.nu + sizes.ny) + sizes.nu * sizes.ny + sizes.ny
-    squares = np.maximum(stage.state.squares, 1e-300)
-    bic = np.sum(rows * np.log(squares / rows), axis=1) + free * np.log(rows[0])
-    return picked(stage, np.array([np.argmin(np.where(np.isfinite(bic), bic, np.inf))]))
+    squares = np.where(np.isfinite(stage.state.squares), stage.state.squares, 1e300) / rows
+    largest = int(np.argmin(np.sum(np.log(squares), axis=1)))
+    _, y = stage.problem.outputs(stage.state.w, stage.state.carry)
+    inside, looked_at = stage.problem.inside(data.weight)
+    miss = (y[largest][inside] - np.concatenate(data.whole))[looked_at]
+    return picked(stage, np.array([np.argmin(criterion(squares, free, [miss]))]))
 
 
 def by_score(data: Data, stage: Stage, members: int) -> Stage:

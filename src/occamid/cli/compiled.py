@@ -1,0 +1,96 @@
+"""Compiled programs are kept from one command to the next, and never half of one.
+
+JAX writes an entry of its cache in place, so a process that is killed leaves part of one behind and
+two processes may write the same.  Each command therefore works in a folder of its own, which begins
+with links to all finished entries; what it adds is moved to the others when it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+LARGEST = 1_000_000_000  # bytes; the oldest entries beyond are removed
+OLDEST = 7 * 24 * 3600  # seconds after which a folder that a killed command left is removed
+OLDER_EMITTERS = "--xla_cpu_use_fusion_emitters=false"
+ENTRY = "-cache"  # what the names of JAX's entries end with
+
+
+@contextmanager
+def kept_programs() -> Iterator[None]:
+    """The environment of a command: read when JAX is imported.
+
+    Where nothing can be written, or where the user has named a folder, nothing is kept here.
+    """
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    # A third less time to compile, and programs as fast (docs/speed.md).  XLA ends the process at a
+    # flag that it does not know, so only versions that were tried get it.
+    if "XLA_FLAGS" not in os.environ and version("jaxlib").startswith("0.10."):
+        os.environ["XLA_FLAGS"] = OLDER_EMITTERS
+    if VARIABLE in os.environ:
+        yield
+        return
+    try:
+        shared = folder()
+        shared.mkdir(parents=True, exist_ok=True)
+        own = Path(tempfile.mkdtemp(prefix="run-", dir=shared.parent))
+        tidy(shared, own)
+    except OSError:
+        yield
+        return
+    os.environ[VARIABLE] = str(own)
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        publish(own, shared)
+
+
+def folder() -> Path:
+    """Where entries are kept for this version of JAX and this kind of processor."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return cache / "occamid" / f"jaxlib-{version('jaxlib')}-{_processor()}"
+
+
+def _processor() -> str:
+    """Entries are machine code: a home folder may be shared by different machines."""
+    about = platform.machine() + platform.processor()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
+        about += "".join(sorted({n for n in lines if n.startswith(("flags", "model name"))}))
+    return sha256(about.encode()).hexdigest()[:12]
+
+
+def tidy(shared: Path, own: Path) -> None:
+    """Links to all entries in ``own``; the oldest ones, and folders left behind, are removed."""
+    entries = [(path.stat(), path) for path in shared.glob(f"*{ENTRY}")]
+    size = 0
+    for stat, path in sorted(entries, key=lambda pair: -pair[0].st_mtime):
+        size += stat.st_size
+        with suppress(OSError):  # another command may have removed it
+            if size > LARGEST:
+                path.unlink()
+            else:
+                os.link(path, own / path.name)
+    for left in shared.parent.glob("run-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > OLDEST:
+                shutil.rmtree(left)
+
+
+def publish(own: Path, shared: Path) -> None:
+    """Move what is new to the others: an entry is there as a whole or not at all."""
+    for path in own.glob(f"*{ENTRY}"):
+        with suppress(OSError):
+            if not (shared / path.name).exists():
+                path.replace(shared / path.name)
+    shutil.rmtree(own, ignore_errors=True)

@@ -1,0 +1,116 @@
+"""Compiled programs are kept as whole entries, whatever happens to a command."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from occamid.cli import compiled
+
+WRITER = """
+import os, sys, time
+from pathlib import Path
+from occamid.cli.compiled import VARIABLE, kept_programs
+with kept_programs():
+    own = Path(os.environ[VARIABLE])
+    for k in range(int(sys.argv[1])):
+        with open(own / f"p{k}-cache", "wb") as file:  # in two parts, as a kill may find it
+            file.write(b"a" * 1000)
+            file.flush()
+            print(k, flush=True)
+            time.sleep(float(sys.argv[2]))
+            file.write(b"b" * 1000)
+"""
+WHOLE = b"a" * 1000 + b"b" * 1000
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    return compiled.folder()
+
+
+def writer(entries: int, pause: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(entries), str(pause)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    with process:
+        return process.wait(60)
+
+
+def entries(home: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in home.glob("*")}
+
+
+def test_entries_of_one_command_serve_the_next(home: Path) -> None:
+    for name in ("one-cache", "two-cache"):
+        with compiled.kept_programs():
+            own = Path(os.environ[compiled.VARIABLE])
+            assert {p.name for p in own.iterdir()} == set(entries(home))
+            (own / name).write_bytes(name.encode())
+        assert compiled.VARIABLE not in os.environ
+        assert not own.exists()
+    assert entries(home) == {"one-cache": b"one-cache", "two-cache": b"two-cache"}
+
+
+def test_two_commands_at_once_leave_whole_entries(home: Path) -> None:
+    running = [writer(20, 0.01) for _ in range(2)]
+    assert [ended(process) for process in running] == [0, 0]
+    assert set(entries(home)) == {f"p{k}-cache" for k in range(20)}
+    assert set(entries(home).values()) == {WHOLE}
+
+
+def test_ten_kills_leave_no_part_of_an_entry(home: Path) -> None:
+    with compiled.kept_programs():
+        (Path(os.environ[compiled.VARIABLE]) / "old-cache").write_bytes(WHOLE)
+    running = [writer(1000, 0.02) for _ in range(10)]
+    for k, process in enumerate(running):
+        assert process.stdout is not None
+        while int(process.stdout.readline()) < k:
+            pass
+        process.send_signal(signal.SIGKILL)
+        ended(process)
+    assert entries(home) == {"old-cache": WHOLE}
+    with compiled.kept_programs():  # and the next command is not disturbed
+        assert [p.name for p in Path(os.environ[compiled.VARIABLE]).iterdir()] == ["old-cache"]
+
+
+def test_what_is_old_or_too_much_goes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir(parents=True)
+    for age, name in enumerate(("new-cache", "old-cache")):
+        (home / name).write_bytes(WHOLE)
+        os.utime(home / name, (time.time() - age, time.time() - age))
+    left = home.parent / "run-left"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    monkeypatch.setattr(compiled, "LARGEST", 3000)
+    with compiled.kept_programs():
+        pass
+    assert set(entries(home)) == {"new-cache"}
+    assert not left.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    with compiled.kept_programs():
+        assert compiled.VARIABLE not in os.environ
+
+
+def test_a_folder_of_the_users_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compiled.VARIABLE, str(tmp_path))
+    with compiled.kept_programs():
+        assert os.environ[compiled.VARIABLE] == str(tmp_path)
+    assert os.environ[compiled.VARIABLE] == str(tmp_path)
