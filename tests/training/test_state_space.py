@@ -241,39 +241,11 @@ def test_an_integrator_is_kept() -> None:
     _, u, y = linear_record([1.0, 0.8, 0.5], 400, 0.01)
     scale = y.std(axis=0)
     response = start.responses(data_of([(u, y / scale)]).rows)[0]
-    model = response.model(3)
+    model = start.realise(response, 3)
     assert abs(np.abs(np.linalg.eigvals(model.A)).max() - 1) < 2e-3
     fit = fit_state_space(data_of([(u, y / scale)]), Plan(order=3))[0]
     assert abs(np.abs(np.linalg.eigvals(fit.weights.state[:, :3])).max() - 1) < 3e-4
     assert np.all(fit.error * scale < 0.012)
-
-
-def test_a_model_in_long_steps_becomes_one_in_single_steps() -> None:
-    rng = np.random.default_rng(0)
-    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    A = turn @ np.array([[0.9, 0.3, 0], [-0.3, 0.9, 0], [0, 0, 1.0]]) @ turn.T  # an integrator
-    B, C = rng.normal(size=(3, 2)), rng.normal(size=(1, 3))
-    steps = sum(np.linalg.matrix_power(A, k) for k in range(4))
-    coarse = start.Linear(np.linalg.matrix_power(A, 4), steps @ B, C, np.zeros((1, 2)))
-    found = start.in_single_steps(coarse, 4)
-    np.testing.assert_allclose(found.A, A, atol=1e-10)
-    np.testing.assert_allclose(found.B, B, atol=1e-10)
-
-
-def test_a_slow_process_sampled_fast_is_found_in_long_steps() -> None:
-    """One step ahead its outputs are mostly noise; the best start comes from a longer stride."""
-    _, u, y = linear_record([0.999, 0.99], 9000, 0.3)
-    scale = y.std(axis=0)
-    rows = data_of([(u, y / scale)]).rows
-    misses: dict[int, float] = {}
-    for response in start.responses(rows):
-        model, x, run = response.model(2), np.zeros(2), []
-        for now in u:
-            run.append(model.C @ x + model.D @ now)
-            x = model.A @ x + model.B @ now
-        miss = float(np.mean((np.array(run) - y / scale) ** 2))
-        misses[response.stride] = min(miss, misses.get(response.stride, np.inf))
-    assert min(misses[5], misses[25]) < 0.8 * misses[1]
 
 
 def test_poles_beyond_one_are_drawn_back_and_others_stay() -> None:

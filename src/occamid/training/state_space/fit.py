@@ -143,13 +143,13 @@ def run(stage: Stage, settings: Settings, name: str, report: Report | None = Non
 def linear(data: Data, orders: Sequence[int], plan: Plan, report: Report | None = None) -> Stage:
     """For every order the linear model that free-runs best.
 
-    Of candidates from several strides, ridges and horizons the best few run a few iterations, two
+    Of candidates from several ridges and horizons the best few run a few iterations, two
     are refined, one is kept.
     All orders are one program: a smaller one has its last states masked.
     """
     sizes = data.sizes(max(orders), 0)
     found = start.responses(data.rows)
-    pairs = [(response.model(n), n) for n in orders for response in found]
+    pairs = [(start.realise(r, n), n) for n in orders for r in found]
     w = np.stack([weights_of(sizes, model) for model, _ in pairs])
     mask = np.stack([order_mask(sizes, n) for _, n in pairs])
     problem = FreeRuns(sizes, data.rows, memory_mb=plan.memory_mb, lanes=len(w), seed=plan.seed)

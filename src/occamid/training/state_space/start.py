@@ -4,9 +4,6 @@ An ARX model of high order is fitted, ``y(t) = Σ A_i y(t−i) + Σ B_i u(t−i)
 response fills a block Hankel matrix whose leading singular vectors are the observability matrix of
 a balanced model (Ho and Kalman 1966, Kung 1978).  Nothing needs the response to decay, so poles at
 one, integrators, are kept; poles beyond one are drawn back to it.
-
-Where sampling is fast for the dynamics, least squares one step ahead see mostly noise.  The same is
-therefore done with every few rows as well, and the models found are brought back to single steps.
 """
 
 from __future__ import annotations
@@ -23,8 +20,6 @@ DIVERGED = 1e8  # an impulse response beyond this is no start
 ROWS = 20_000  # rows of a piece in which the least squares are accumulated
 RIDGES = (1e-10, 1e-5, 1e-3, 1e-2)  # relative to the largest column; smooth inputs need more
 HORIZONS = (30, 100)  # block rows and columns of the Hankel matrix; METHOD's 200 samples at most
-STRIDES = (1, 5, 25)  # rows in one step of the least squares
-FEWEST = 300  # rows of all records, without which a longer stride is not tried
 
 
 class Linear(NamedTuple):
@@ -119,60 +114,13 @@ def usable_lags(records: Sequence[Rows], lags: int = LAGS) -> int:
     return int(np.clip(rows // (5 * (nu + ny)), 1, min(lags, shortest // 3)))
 
 
-class Response(NamedTuple):
-    """An impulse response in steps of ``stride`` rows."""
-
-    samples: Float[Array, "n ny nu"]
-    stride: int
-
-    def model(self, order: int) -> Linear:
-        """A model of this order, in steps of one row."""
-        return in_single_steps(realise(self.samples, order), self.stride)
-
-
-def responses(records: Sequence[Rows]) -> list[Response]:
-    """Of ARX models of records in scaled units, for each stride, ridge and horizon."""
+def responses(records: Sequence[Rows]) -> list[Float[Array, "n ny nu"]]:
+    """Impulse responses of ARX models of records in scaled units, for each ridge and horizon."""
     found = []
-    for stride in STRIDES:
-        coarse = strided(records, stride)
-        if stride > 1 and sum(len(u) for u, _, _ in coarse) < FEWEST:
-            break
-        horizons = HORIZONS if stride == 1 else HORIZONS[:1]
-        for A, B in arx(coarse, usable_lags(coarse)):
-            for horizon in horizons:
-                with np.errstate(all="ignore"):
-                    response = impulse_response(A, B, 2 * horizon + 1)
-                if np.all(np.abs(response) < DIVERGED):
-                    found.append(Response(response, stride))
+    for A, B in arx(records, usable_lags(records)):
+        for horizon in HORIZONS:
+            with np.errstate(all="ignore"):
+                response = impulse_response(A, B, 2 * horizon + 1)
+            if np.all(np.abs(response) < DIVERGED):
+                found.append(response)
     return found
-
-
-def strided(records: Sequence[Rows], stride: int) -> list[Rows]:
-    """Every few rows: outputs as they are there, inputs as their mean until the next."""
-    found = []
-    for u, y, weight in records:
-        steps = len(u) // stride
-        mean = u[: steps * stride].reshape(steps, stride, -1).mean(axis=1)
-        rows = slice(0, steps * stride, stride)
-        found.append((mean, y[rows], weight[rows]))
-    return [row for row in found if len(row[0]) > 3]
-
-
-def in_single_steps(model: Linear, stride: int) -> Linear:
-    """The model whose ``stride`` steps with a constant input are one step of this one.
-
-    With ``A = V Λ V⁻¹`` it is ``V Λ^(1/s) V⁻¹``, and ``B = (I + A + … + A^(s−1))⁻¹ B_s``.  Poles on
-    the negative axis have no such root; they are taken at their distance from zero.
-    """
-    if stride == 1:
-        return model
-    values, vectors = np.linalg.eig(model.A)
-    values = np.where((values.real < 0) & (np.abs(values.imag) < 1e-9), np.abs(values), values)
-    root = np.maximum(np.abs(values), 1e-12) ** (1 / stride) * np.exp(
-        1j * np.angle(values) / stride
-    )
-    steps = np.sum(root[:, None] ** np.arange(stride), axis=1)
-    inverse = np.linalg.pinv(vectors)
-    A = np.real(vectors * root @ inverse)
-    B = np.real(vectors / steps @ inverse @ model.B)
-    return Linear(A, B, model.C, np.zeros_like(model.D))
