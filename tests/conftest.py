@@ -6,6 +6,7 @@ is checked against its annotation; the hook must be there before the first impor
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ if os.environ.get("OCCAMID_CHECK_SHAPES"):
 
     check_shapes()
 
+from occamid.identification.options import BUDGETS
 from occamid_benchmarks import registry
 from tests.support.places import CACHE
 from tests.support.real import real_data
@@ -30,6 +32,14 @@ def forget_programs() -> Iterator[None]:
     """Free compiled programs after each file: a process can hold only so many of them."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(scope="module")
+def two_folds() -> Iterator[None]:
+    """Quick runs judge on two folds: every fold compiles, and what follows is tested elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BUDGETS, "quick", replace(BUDGETS["quick"], folds=2))
+        yield
 
 
 @pytest.fixture
