@@ -24,6 +24,7 @@ from tests.support.small import small_record
 
 TINY = """\
 [options]
+effort = "quick"
 network = "mlp"
 hidden = [3]
 lam = [1e-3]
