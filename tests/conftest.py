@@ -6,6 +6,7 @@ is checked against its annotation; the hook must be there before the first impor
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -16,12 +17,15 @@ if os.environ.get("OCCAMID_CHECK_SHAPES"):
 
     check_shapes()
 
+from occamid.identification.options import BUDGETS
 from occamid_benchmarks import registry
 from tests.support.places import CACHE
 from tests.support.real import real_data
 
-jax.config.update("jax_compilation_cache_dir", str(CACHE))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+# A folder for each worker: JAX writes a program in place, and another might read half of it.
+OWN = CACHE / os.environ.get("PYTEST_XDIST_WORKER", "alone")
+jax.config.update("jax_compilation_cache_dir", str(OWN))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
@@ -30,6 +34,14 @@ def forget_programs() -> Iterator[None]:
     """Free compiled programs after each file: a process can hold only so many of them."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(scope="module")
+def two_folds() -> Iterator[None]:
+    """Quick runs judge on two folds: every fold compiles, and what follows is tested elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BUDGETS, "quick", replace(BUDGETS["quick"], folds=2))
+        yield
 
 
 @pytest.fixture
@@ -73,8 +85,18 @@ LONG = (
 STUDY = ("identification/test_live", "benchmarks/test_published")
 
 
+# Minutes in one file: they go first, so that no worker is left alone with one at the end.
+FIRST = (
+    *("cli/test_journey", "identification/test_identify", "identification/test_estimator"),
+    *("bands/test_monte_carlo", "export/test_records", "training/test_curvature"),
+    *("networks/test_simulate", "export/test_deploy_page", "training/test_state_space"),
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark long tests and studies by where they are."""
+    """Mark long tests and studies by where they are; the longest files first."""
+    first = {f"{place}.py": number for number, place in enumerate(FIRST)}
+    items.sort(key=lambda item: first.get("/".join(item.path.parts[-2:]), len(first)))
     for item in items:
         if any(f"tests/{place}" in item.path.as_posix() for place in STUDY):
             item.add_marker(pytest.mark.study)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -48,11 +47,7 @@ def test_a_known_process() -> None:
     assert not linearise(unstable).stable
 
 
-SLOW_TOO: list[Any] = ["mlp", pytest.param("two by two", marks=pytest.mark.slow)]
-SLOW_TOO.append(pytest.param("lstm", marks=pytest.mark.slow))
-
-
-@pytest.mark.parametrize("name", SLOW_TOO)
+@pytest.mark.parametrize("name", CASES)
 def test_a_small_step_of_the_nonlinear_model_is_that_of_the_linear_one(name: str) -> None:
     control = pytest.importorskip("control")
     ensemble = CASES[name]
@@ -72,7 +67,7 @@ def test_a_small_step_of_the_nonlinear_model_is_that_of_the_linear_one(name: str
         np.testing.assert_allclose(moved, linear[:, j].T, atol=2e-4)
 
 
-@pytest.mark.parametrize("name", SLOW_TOO)
+@pytest.mark.parametrize("name", CASES)
 def test_responses_are_those_of_the_members(name: str) -> None:
     control = pytest.importorskip("control")
     ensemble = CASES[name]
@@ -105,7 +100,6 @@ def one_sampled(seed: int = 3) -> tuple[Ensemble, list[Model]]:
     return combine([p]), drawn
 
 
-@pytest.mark.slow
 def test_bands_are_those_of_samples_from_the_posterior() -> None:
     ensemble, drawn = one_sampled()
     found = responses(ensemble, samples=20)

@@ -30,38 +30,11 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.files.scratch import MARK
 from occamid.identification import identify as auto
 from occamid.identification.job import Job, job_from
-from occamid.identification.options import Options
 from occamid.identification.referee import Trial
 from occamid.reporting import figures
 from tests.support.commands import Runner, call_main, listing, strict_json
+from tests.support.jobs import OPTIONS, TINY
 
-TINY = """\
-example = "hairdryer-twin"
-
-[options]
-effort = "quick"
-network = "mlp"
-hidden = [3]
-lam = [1e-3, 2e-3]
-restarts = 2
-epochs = 5
-cycles = 2
-input_lags = 4
-output_lags = 2
-seed = 7
-"""
-OPTIONS = Options(
-    effort="quick",
-    network="mlp",
-    hidden=(3,),
-    lam=(1e-3, 2e-3),
-    restarts=2,
-    epochs=5,
-    cycles=2,
-    input_lags=4,
-    output_lags=2,
-    seed=7,
-)
 FILES = [
     "free_run.png",
     "model.safetensors",
@@ -74,6 +47,7 @@ FILES = [
     "weights.safetensors",
 ]
 PROCESSES = ", ".join(twins.TWINS)
+pytestmark = pytest.mark.usefixtures("two_folds")
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tests.support.small import small_record
 
 TINY = """\
 [options]
+effort = "quick"
 network = "mlp"
 hidden = [3]
 lam = [1e-3]
@@ -46,6 +47,7 @@ COLUMNS_AGAIN = "The columns are time (1), pumps (2), level (3)."
 NOT_A_FILE = "is not a file; name a run folder of identify, or a model file."
 UNREADABLE = "name a run folder of identify, or copy the file again."
 MODEL = Path("run") / "model.safetensors"
+pytestmark = pytest.mark.usefixtures("two_folds")
 Make = Callable[[], object]
 Case = tuple[Make | None, tuple[str, ...], str]
 

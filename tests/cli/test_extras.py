@@ -8,21 +8,10 @@ import pytest
 
 from occamid import cli
 from occamid.reporting import figures
+from tests.support.jobs import TINY
 
 PLOTS = 'figures need matplotlib; install it with pip install "occamid[plots]".'
-SMALLEST = """\
-example = "hairdryer-twin"
-
-[options]
-network = "mlp"
-hidden = [2]
-lam = [1e-3]
-restarts = 2
-epochs = 5
-cycles = 1
-input_lags = 3
-output_lags = 2
-"""
+pytestmark = pytest.mark.usefixtures("two_folds")
 
 
 @pytest.fixture
@@ -35,7 +24,7 @@ def no_plots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_identify_without_matplotlib(no_plots: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (no_plots / "job.toml").write_text(SMALLEST, encoding="utf-8")
+    (no_plots / "job.toml").write_text(TINY, encoding="utf-8")
     assert cli._run(["identify", "--config", "job.toml", "--out", "run"]) == 0
     said = capsys.readouterr().out
     assert f"no free_run.png and sparsity.png: {PLOTS}\n" in said

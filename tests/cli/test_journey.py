@@ -28,6 +28,7 @@ from occamid.files.lock import SIGNED
 from occamid.files.scratch import MARK
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.commands import call_main, listing, strict_json
+from tests.support.jobs import TINY
 from tests.support.places import CACHE
 
 COMMANDS = ("identify", "simulate", "predict", "compare", "inspect", "report")
@@ -136,6 +137,7 @@ def two_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
+@pytest.mark.usefixtures("two_folds")
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
 def test_two_inputs_and_two_outputs(
     network: str,
@@ -400,6 +402,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
     assert resumed > 0
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_what_a_killed_run_left_is_cleaned_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,9 +419,7 @@ def test_what_a_killed_run_left_is_cleaned_by_the_next(
     (tmp_path / f".out.new-{gone.pid}-x7f" / "result.json").write_bytes(b"half")
     other = tmp_path / f".out.new-{os.getpid()}-x7f"  # of a process that runs
     other.mkdir()
-    (tmp_path / "tiny.toml").write_text(
-        'example = "hairdryer-twin"\n' + SMALLEST + 'network = "mlp"\n', encoding="utf-8"
-    )
+    (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     code, _ = call_main(
         monkeypatch, "identify", "--config", "tiny.toml", "--out", "out", "--resume", "--json"

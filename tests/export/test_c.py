@@ -178,7 +178,6 @@ def test_random_models(
     agree(run_c(program, u, y)[len(y) :], plain_loop(model, u, y)[len(y) :], 1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("precision", ["double", "float"])
 def test_clang_sanitizers_and_valgrind_find_nothing(

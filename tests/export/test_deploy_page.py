@@ -40,7 +40,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(BLOCKS)))
 def test_examples_run_in_their_order(place: int, folder: Path) -> None:
     language, text = BLOCKS[place]

@@ -53,7 +53,6 @@ def trained(name: str, network: str, estimation: tuple[Record, ...]) -> Model:
     return train(estimation, settings).best
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
 @pytest.mark.parametrize("name", [*registry.BENCHMARKS, *twins.TWINS])
 def test_exports_follow_the_python_model_over_whole_records(

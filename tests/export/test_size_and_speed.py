@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,11 @@ import pytest
 from occamid.bands.ensemble import ensemble_of
 from occamid.export import c, onnx, recursion
 from occamid.export.description import Description, describe
+from occamid.training.batch import Batch
 from occamid.training.model import Model
 from occamid.training.train import train
 from occamid_benchmarks.experiments import experiment
+from occamid_benchmarks.registry import Data
 from tests.export.test_fmu import driver
 from tests.support.exports import compile_c, random_model, write
 from tests.support.real import real_data
@@ -78,7 +80,6 @@ def test_the_heat_exchanger_at_the_papers_sparsity_is_small(
     assert state < 3072
 
 
-@pytest.mark.slow
 def test_the_trained_heat_exchanger_is_small(tmp_path: Path) -> None:
     data = real_data("heat-exchanger")
     settings = experiment("heat-exchanger-mlp").settings.replace(restarts=2)
@@ -146,14 +147,19 @@ def repeat(run: Callable[[], object], times: int) -> None:
         run()
 
 
+@cache
+def tanks() -> tuple[Data, Batch]:
+    data = real_data("cascaded-tanks")
+    settings = experiment("cascaded-tanks-mlp").settings.replace(restarts=10)
+    return data, train(data.estimation, settings)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 10])
 def test_one_step_of_a_tank_model_takes_less_than_a_microsecond(
     members: int, tmp_path: Path
 ) -> None:
-    data = real_data("cascaded-tanks")
-    settings = experiment("cascaded-tanks-mlp").settings.replace(restarts=10)
-    batch = train(data.estimation, settings)
+    data, batch = tanks()
     ensemble = ensemble_of(batch, data.estimation, count=members, method="diagonal")
     for p in ensemble.posteriors:
         alive(p.model, 50)

@@ -44,7 +44,6 @@ def test_the_block_runs_free_as_the_model_does(name: str) -> None:
     np.testing.assert_allclose(found[len(y) :], expected[len(y) :], rtol=1e-9)
 
 
-@pytest.mark.slow
 def test_another_parser_of_the_language_accepts_it() -> None:
     parse = pytest.importorskip("blark.parse")
     model = random_ensemble(4, 2, kind="lstm", lags=1, hidden=(1,))

@@ -43,9 +43,10 @@ def quick(**changes: Any) -> SparseNARX:
 @pytest.fixture(autouse=True, scope="module")
 def compile_in_a_hurry() -> Iterator[None]:
     """Some twenty shapes of data pass here, each for a moment: compiling is all that takes time."""
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -85,8 +85,13 @@ def test_state_space_models_are_tried_where_there_are_rows_enough_or_if_asked_fo
     assert linear.name == "state-space-linear"
 
 
-def test_a_state_space_model_from_records_to_file(tmp_path: Path) -> None:
+def test_a_state_space_model_from_records_to_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The chosen order is the plant's; bands cover; a loaded model runs the same."""
+    budget = BUDGETS["quick"]
+    few = replace(budget.search, orders=(1, 2, 3), members=2, iterations=20)
+    monkeypatch.setitem(BUDGETS, "quick", replace(budget, folds=2, search=few))
     rng = np.random.default_rng(0)
     u, x = rng.normal(size=700), np.zeros(2)
     y = np.zeros(700)

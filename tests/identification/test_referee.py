@@ -10,8 +10,10 @@ import pytest
 from occamid import DataError, Options, Record
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.ensemble import Ensemble, combine
+from occamid.identification import expected as expecting
 from occamid.identification import referee, workers
 from occamid.identification.assemble import Workshop
+from occamid.identification.expected import calibrated, expected, learning_gain
 from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
 from occamid.identification.folds import Fold, Part, whole
@@ -21,13 +23,10 @@ from occamid.identification.referee import (
     Hearing,
     Judgement,
     Trial,
-    calibrated,
     choose,
     difference,
-    expected,
     first_known,
     judge,
-    learning_gain,
 )
 from occamid.training.settings import Settings
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
@@ -157,7 +156,7 @@ def curve(monkeypatch: pytest.MonkeyPatch) -> Hearing:
     )
     record = linear_record(80)
     parts = (Part(linear_record(30), 0), Part(linear_record(12), 0))
-    monkeypatch.setattr(referee, "families", lambda *_: TRIED)
+    monkeypatch.setattr(expecting, "families", lambda *_: TRIED)
     monkeypatch.setattr(Workshop, "model", lambda *_: small)
 
     def miss(model: Ensemble, part: Part) -> Array:
@@ -165,7 +164,7 @@ def curve(monkeypatch: pytest.MonkeyPatch) -> Hearing:
         count = 0 if model is large and len(part.record) == 12 else len(part.record) - 5
         return np.full((count, 1), 1.5 if model is small else 1.0)
 
-    monkeypatch.setattr(referee, "_miss", miss)
+    monkeypatch.setattr(expecting, "miss_of", miss)
     return Hearing(models=[(large, Fold(whole([record]), parts, whole([record[:60]])))])
 
 
@@ -182,10 +181,10 @@ def test_a_curve_that_rises_or_cannot_be_drawn_says_nothing(
     def refuse(*_: object) -> list[Family]:
         raise DataError("too few rows")
 
-    monkeypatch.setattr(referee, "families", refuse)
+    monkeypatch.setattr(expecting, "families", refuse)
     assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
-    monkeypatch.setattr(referee, "families", lambda *_: TRIED)
-    monkeypatch.setattr(referee, "_miss", lambda m, p: np.full((9, 1), float(m.start)))
+    monkeypatch.setattr(expecting, "families", lambda *_: TRIED)
+    monkeypatch.setattr(expecting, "miss_of", lambda m, p: np.full((9, 1), float(m.start)))
     assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
 
 
@@ -367,7 +366,7 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_family_far_behind_is_tried_no_further(
     folds: int, behind: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = referee._miss
+    honest = referee.miss_of
 
     def worse(model: Ensemble, part: Part) -> Array:
         miss = honest(model, part)
@@ -376,7 +375,7 @@ def test_a_family_far_behind_is_tried_no_further(
 
     seen: list[int] = []
     monkeypatch.setenv(workers.VARIABLE, "1")  # one after the other
-    monkeypatch.setattr(referee, "_miss", worse)
+    monkeypatch.setattr(referee, "miss_of", worse)
     monkeypatch.setattr(referee, "MANY", 10 if folds == 1 else 10_000)
     found = judged(process(100))
     arx, second = found.trials

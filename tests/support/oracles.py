@@ -29,7 +29,7 @@ def dense_hessian_diagonal(network: Network, params: Tree, data: Windows) -> Tre
         y = jax.vmap(lambda z: one_step(network, p, z))(data.z)
         return 0.5 * jnp.sum(data.valid * (y - data.y) ** 2)
 
-    return unravel(jnp.diag(jax.hessian(energy)(flat)))
+    return unravel(jnp.diag(jax.jit(jax.hessian(energy))(flat)))
 
 
 def sigmoid(x: Array) -> Array:

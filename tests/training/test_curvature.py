@@ -1,11 +1,14 @@
 """Every curvature against something written independently, in double precision."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from occamid.networks import MLP, Network, Recurrent
+from occamid.data.windows import Windows
+from occamid.networks import MLP, Network, Params, Recurrent
 from occamid.training.curvature import CURVATURES
 from tests.support import oracles
 from tests.support.cases import (
@@ -34,6 +37,14 @@ def ones(network: Network) -> jax.Array:
     return jnp.ones(network.n_out)
 
 
+@cache
+def dense_of(name: str) -> tuple[Params, Windows, Params]:
+    """Parameters and data of a case, and the diagonal of its Hessian."""
+    network = ALL[name]
+    params, data = params_for(network), windows_for(network, T=6, R=2)
+    return params, data, oracles.dense_hessian_diagonal(network, params, data)
+
+
 def relative_error(found: object, expected: object) -> float:
     a, b = np.asarray(found), np.asarray(expected)
     return float(np.max(np.abs(a - b)) / (np.max(np.abs(b)) + 1e-300))
@@ -42,9 +53,8 @@ def relative_error(found: object, expected: object) -> float:
 @pytest.mark.parametrize("name", ONE_HIDDEN)
 def test_recursive_is_exact_with_one_hidden_layer_and_one_output(name: str) -> None:
     network = ONE_HIDDEN[name]
-    params, data = params_for(network), windows_for(network, T=7, R=2)
+    params, data, dense = dense_of(name)
     found = recursive(network, params, data, ones(network))
-    dense = oracles.dense_hessian_diagonal(network, params, data)
     for key in params:
         assert relative_error(found[key], dense[key]) < 1e-8, key
 
@@ -80,10 +90,9 @@ def test_a_direct_path_of_a_deep_net_is_exact_where_the_output_is_linear() -> No
 @pytest.mark.parametrize("name", [*DEEP, *RECURRENT])
 def test_recursive_is_exact_in_the_last_layer(name: str) -> None:
     network = ALL[name]
-    params, data = params_for(network), windows_for(network, T=6, R=2)
+    params, data, dense = dense_of(name)
     last = "out" if isinstance(network, Recurrent) else f"layer{len(network.hidden)}"
     found = recursive(network, params, data, ones(network))
-    dense = oracles.dense_hessian_diagonal(network, params, data)
     for key in (f"{last}.W", f"{last}.b"):
         if key in params:
             assert relative_error(found[key], dense[key]) < 1e-8
@@ -180,9 +189,8 @@ def test_records_are_swept_apart() -> None:
 @pytest.mark.parametrize("name", [*DEEP, *RECURRENT, "mlp-tanh-bias", "mlp-relu"])
 def test_exact_equals_the_dense_hessian(name: str) -> None:
     network = ALL[name]
-    params, data = params_for(network), windows_for(network, T=5, R=2)
+    params, data, dense = dense_of(name)
     found = exact(network, params, data, ones(network))
-    dense = oracles.dense_hessian_diagonal(network, params, data)
     for key in params:
         assert relative_error(found[key], dense[key]) < 1e-8, key
 

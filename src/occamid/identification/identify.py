@@ -18,12 +18,13 @@ from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
+from occamid.identification.expected import CURVE, calibrated, expected, learning_gain
 from occamid.identification.families import Family, families
 from occamid.identification.folds import piece, rows_of
 from occamid.identification.folds import whole as everything
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import CURVE, Trial, calibrated, expected, judge, learning_gain
+from occamid.identification.referee import Trial, judge
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch

@@ -1,0 +1,125 @@
+"""What to expect of the chosen model: its error, what more data brings, and bands by horizon.
+
+All of it from the free runs that the :mod:`~occamid.identification.referee` heard in the folds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from occamid.assessment.run import Run
+from occamid.bands.calibration import HORIZONS, held_back_inflation
+from occamid.bands.ensemble import Ensemble
+from occamid.bands.units import DivergedWarning
+from occamid.errors import DataError
+from occamid.identification.assemble import Workshop
+from occamid.identification.families import Family, families
+from occamid.identification.folds import FEWEST_LEFT, Part, rows_of
+from occamid.identification.options import Options
+from occamid.identification.progress import Clock
+from occamid.identification.referee import Hearing, difference, first_known, miss_of
+from occamid.identification.workers import side_by_side
+
+Array = np.ndarray
+CURVE = 2  # folds that are trained again on fewer rows
+STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
+USUAL = 0.5  # at most, beyond: what errors of estimates fall with
+
+
+def expected(hearing: Hearing, gain: float) -> tuple[Array, Array, Array]:
+    """Free-run error to expect from the model of all data, per output, with a 95 % interval.
+
+    The error on held-back data times what more data brings (:func:`learning_gain`).  The
+    interval is the standard error of the pieces' mean, as in :func:`difference`.
+    """
+    squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
+    mean = gain**2 * (rows @ squares / rows.sum())
+    error = gain**2 * np.array(
+        [difference(np.stack([s, rows]), np.stack([0 * s, rows]))[1] for s in squares.T]
+    )
+    low, high = np.maximum(mean - 2 * error, 0.05 * mean), mean + 2 * error
+    return np.sqrt(mean), np.sqrt(low), np.sqrt(high)
+
+
+def learning_gain(
+    family: Family,
+    hearing: Hearing,
+    options: Options,
+    rows: int,
+    clock: Clock,
+    given: int | None = None,
+) -> float:
+    """By what factor the error falls from a fold's rows to all ``rows``.
+
+    The error is taken as ``n^-β``.  β comes from models trained on yet fewer rows, judged on the
+    same parts, in up to :data:`CURVE` folds; it is held between 0 and :data:`STEEPEST`, and to
+    :data:`USUAL` beyond a step as large as the one that was tried.
+    """
+    step = max(1, -(-len(hearing.models) // CURVE))
+    used = [
+        (model, fold)
+        for model, fold in hearing.models[::step]
+        if rows_of(fold.fewer.records) >= FEWEST_LEFT
+    ]
+
+    def smaller(number: int) -> Ensemble | None:
+        lesson = used[number][1].fewer
+        bar = clock.sub(f"learning curve {number + 1}: {family.name}")
+        try:
+            tried = families(options, lesson.records, given)
+            own = next(f for f in tried if f.name == family.name)
+            return Workshop(lesson, options.budget.for_folds()).model(own, bar)
+        except (DataError, StopIteration):  # too few rows: the curve has one point less
+            return None
+        finally:
+            bar.close()
+
+    smalls = side_by_side([partial(smaller, k) for k in range(len(used))])
+    squares, shares = np.zeros(2), []
+    for small, (model, fold) in zip(smalls, used, strict=True):
+        if small is None:
+            continue
+        for part in fold.parts:
+            few, many = miss_of(small, part), miss_of(model, part)
+            common = min(len(few), len(many))
+            both = np.stack([miss[len(miss) - common :] for miss in (few, many)])
+            both = both / model.first.scaling.y_std
+            squares += np.sum(both**2, axis=(1, 2))
+        shares.append((rows_of(fold.fewer.records), rows_of(fold.records)))
+    if not shares or not squares.all():
+        return 1.0
+    few_rows, many_rows = np.mean(shares, axis=0)
+    beta = 0.5 * np.log(squares[0] / squares[1]) / np.log(many_rows / few_rows)
+    beta = np.clip(beta, 0.0, STEEPEST)
+    near = min(rows, many_rows**2 / few_rows)
+    return float((many_rows / near) ** beta * (near / rows) ** min(beta, USUAL))
+
+
+def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
+    """The model with bands as wide as errors on held-back data ask for, by horizon.
+
+    ``gain`` is what more data brings; it makes no band narrower than the posterior says.
+    """
+    scores: list[list[Array]] = [[] for _ in HORIZONS]
+    for other, fold in hearing.models:
+        for part in fold.parts:
+            known = first_known(other, part)
+            if known == len(part.record):
+                continue
+            for kept, run in zip(scores, _by_horizon(other, part, known), strict=True):
+                rest = run.after(known)
+                kept.append((part.record.y[known:] - rest.mean) / rest.spread)
+    found = np.stack([held_back_inflation(s) for s in scores])
+    return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
+
+
+def _by_horizon(model: Ensemble, part: Part, known: int) -> list[Run]:
+    """Predictions and the free run; that a fold's model diverges is counted, not told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)
+        ahead = [model.predict(part.record, h) for h in HORIZONS[:-1]]
+        return [*ahead, model.simulate(part.record, known)]
