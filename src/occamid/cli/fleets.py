@@ -95,6 +95,12 @@ def _show(fleet: Fleet) -> None:
     """The fleet in a few lines; the page has the rest."""
     count = len(fleet.rows)
     say(f"{count} of {count + len(fleet.failures)} assets identified")
+    if fleet.rows:
+        each = [sorted(row[k] for row in fleet.rows) for k in ("seconds", "processor_seconds")]
+        wall, processor = (
+            f"median {times[count // 2]:.3g}, {sum(times):.4g} in all" for times in each
+        )
+        say(f"  seconds for each asset: {wall}; of a processor: {processor}")
     for measure in fleet.summary.get("measures", []):
         low, middle, high = (measure[k] for k in ("low", "median", "high"))
         say(f"  {measure['name']}: median {middle:.3g}, from {low:.3g} to {high:.3g}")

@@ -43,12 +43,15 @@ def available() -> bool:
 
 
 def check(workers: Workers) -> None:
-    """Refuse what cannot be, before any file is read."""
+    """Refuse what cannot be, before anything is written."""
     if workers.cluster is not None and workers.number is not None:
         raise SettingsError("give `cluster` or `workers`, not both; a cluster has its own workers.")
     if workers.number is not None and workers.number < 1:
         raise SettingsError(f"`workers` takes a number of processes from 1, not {workers.number}.")
-    if workers.cluster is not None or (workers.number or 1) > 1:
+    if workers.cluster is not None:
+        with _client(_distributed(), workers, 0):  # nothing is begun where nobody answers
+            pass
+    elif (workers.number or 1) > 1:
         _distributed()
 
 

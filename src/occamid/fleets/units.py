@@ -114,7 +114,7 @@ def _alone(unit: Unit) -> Row:
 
 def _identified(unit: Unit, place: Place) -> Row:
     """Read, identify, judge and write; finished cycles are kept until then."""
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     data = _data(unit.job)
     estimation, test, noticed, job = unit.job.look()
     found = ordered([*noticed, *check(estimation, test)])
@@ -123,7 +123,9 @@ def _identified(unit: Unit, place: Place) -> Row:
     with new_folder(place) as folder:
         summary = runs.write(fit, job, test, folder, found, pictures=False)
         row = unit.about | scores(summary, runs.read_json(folder, runs.CONTENT))
-        row |= {"key": unit.key, "data": data, "seconds": round(time.perf_counter() - began, 3)}
+        row |= {"key": unit.key, "data": data}
+        row["seconds"] = round(time.perf_counter() - began, 3)
+        row["processor_seconds"] = round(time.process_time() - worked, 3)
         (folder / ROW).write_text(json.dumps(plain(row), indent=1, allow_nan=False), "utf-8")
     checkpoints.clear()
     return row
