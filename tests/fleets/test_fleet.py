@@ -176,8 +176,8 @@ def test_rows_of_an_asset_are_read_wherever_they_stand(tmp_path: Path) -> None:
     names = ("7", "pump b")
     path = together(tmp_path / "all.csv", names)
     for k, alone in enumerate(logs(tmp_path / "logs", 2)):
-        (mine,) = examine(path, asset=Asset("asset", names[k]), **COLUMNS).records  # type: ignore[arg-type]
-        (other,) = examine(alone, **COLUMNS).records  # type: ignore[arg-type]
+        (mine,) = examine(path, asset=Asset("asset", names[k]), **COLUMNS).records
+        (other,) = examine(alone, **COLUMNS).records
         np.testing.assert_array_equal(mine.u, other.u)
         np.testing.assert_array_equal(mine.y, other.y)
         assert mine.sampling_time == other.sampling_time

@@ -26,7 +26,7 @@ CHEAP: dict[str, Any] = {
 CONFIG = "[options]\n" + "".join(
     f"{k} = {json.dumps(list(v) if isinstance(v, tuple) else v)}\n" for k, v in CHEAP.items()
 )
-COLUMNS = {"inputs": ["valve"], "outputs": ["level"]}
+COLUMNS: dict[str, Any] = {"inputs": ["valve"], "outputs": ["level"]}
 HOSTILE = ("../../etc/passwd", "=HYPERLINK(1)", "\u202egnp.exe", "אבג", "a/b", "<script>", "con")
 
 

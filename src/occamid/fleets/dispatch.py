@@ -17,7 +17,7 @@ from occamid.errors import FileError, SettingsError
 from occamid.fleets.units import Row, Unit, failure
 from occamid.training.cores import VARIABLE, cores
 
-PATIENCE = 30  # seconds for a scheduler to answer
+PATIENCE = 15  # seconds for a scheduler to answer
 # Each local worker has one core, so none of the libraries below may start threads for all of them.
 SINGLE = (VARIABLE, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 XLA = "xla_cpu_multi_thread_eigen=false"
