@@ -16,7 +16,7 @@ from occamid.cli.plugins import OWN, own_command
 SOURCE = Path(__file__).parent.parent / "src" / "occamid"
 PACKAGES = [
     *("errors", "data", "reading", "files", "networks", "assessment", "training", "bands"),
-    *("identification", "reporting", "export", "cli", "app"),
+    *("identification", "reporting", "export", "fleets", "cli", "app"),
 ]
 ENTRIES = 15  # at the root
 LONGEST = 60  # lines of a function

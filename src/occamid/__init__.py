@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from occamid.data.prepare import prepare
     from occamid.data.record import Record
     from occamid.errors import DataError, FileError, OccamidError, SettingsError
+    from occamid.fleets.fleet import Fleet, fleet
     from occamid.identification.estimator import SparseNARX
     from occamid.identification.identify import Fit, identify
     from occamid.identification.options import Options
@@ -47,6 +48,7 @@ _HOMES = {
     "occamid.data.prepare": ("prepare",),
     "occamid.data.record": ("Record",),
     "occamid.errors": ("DataError", "FileError", "OccamidError", "SettingsError"),
+    "occamid.fleets.fleet": ("Fleet", "fleet"),
     "occamid.identification.estimator": ("SparseNARX",),
     "occamid.identification.identify": ("Fit", "identify"),
     "occamid.identification.options": ("Options",),
@@ -66,6 +68,7 @@ __all__ = [
     "FileError",
     "Finding",
     "Fit",
+    "Fleet",
     "Index",
     "Model",
     "OccamidError",
@@ -81,6 +84,7 @@ __all__ = [
     "ensemble_of",
     "fit_percent",
     "fit_posterior",
+    "fleet",
     "identify",
     "linearise",
     "load",

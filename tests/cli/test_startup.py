@@ -31,7 +31,10 @@ MOST_SECONDS = 0.6
         (["--wrong"], 2),
         (["wrong"], 2),
         *[([name, "--help"], 0) for name in ("identify", "simulate", "predict", "compare")],
-        *[([name, "--help"], 0) for name in ("inspect", "report", "export", "check", "prepare")],
+        *[
+            ([name, "--help"], 0)
+            for name in ("inspect", "report", "export", "check", "prepare", "fleet")
+        ],
         (["identify", "--wrong"], 2),
         (["identify", "nothing.csv"], 2),
         (["simulate", "no-run", "log.csv"], 2),
@@ -42,6 +45,7 @@ MOST_SECONDS = 0.6
         (["inspect", "no-run"], 2),
         (["export", "no-run"], 2),
         (["check", "nothing.csv"], 2),
+        (["fleet", "nothing.csv"], 2),
         (["prepare", "nothing.csv", "--out", "new.csv"], 2),
         (["report", "no-run"], 2),
     ],

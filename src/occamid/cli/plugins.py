@@ -21,6 +21,10 @@ OWN = {
         "occamid.cli.identify",
         "Identify a dynamic system from logged inputs and outputs.",
     ),
+    "fleet": (
+        "occamid.cli.fleet",
+        "One model for each of many logs of the same kind, and a page over all of them.",
+    ),
     "check": (
         "occamid.cli.check",
         "Find gaps, stuck sensors, spikes, delay, feedback and more in log files.",

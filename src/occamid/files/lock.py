@@ -20,6 +20,10 @@ SIGNED = b"occamid "  # how a lock file begins; the process follows
 UNKNOWN = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without locks
 
 
+class BusyError(FileError):
+    """Another process writes to the folder."""
+
+
 @contextmanager
 def lock(path: Path, folder: Path) -> Iterator[None]:
     """Hold the lock file ``path`` for the folder, or say at once who holds it.
@@ -75,7 +79,7 @@ def _locked(handle: int, folder: Path) -> bool:
     except BlockingIOError:
         who = os.pread(handle, 40, 0).removeprefix(SIGNED).strip()
         process = f" (process {int(who)})" if who.isdigit() else ""
-        raise FileError(
+        raise BusyError(
             f"another run{process} is writing to {folder}; wait for it, or choose another `out`."
         ) from None
     except OSError as error:

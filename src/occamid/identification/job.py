@@ -18,6 +18,7 @@ from occamid.errors import DataError, SettingsError
 from occamid.identification.families import families
 from occamid.identification.identify import thin
 from occamid.identification.options import Options
+from occamid.reading.assets import Asset
 from occamid.reading.files import Reading, examine, same_step
 from occamid.reading.steps import Gaps
 from occamid.training.settings import read_toml, readable
@@ -50,6 +51,8 @@ class Job(BaseModel):
     resample: float | bool | None = Field(None, description="interpolate to even steps")
     gaps: Gaps = Field("error", description="at gaps: error, split, or fill the short ones")
     variable: str | None = Field(None, description="variable of a MATLAB or HDF5 file")
+    by: Column | None = Field(None, description="column that names the asset of each row")
+    asset: str | None = Field(None, description="the asset of that column; other rows are left out")
     test: tuple[str, ...] = Field((), description="files the model must not see")
     split: float | None = Field(None, gt=0, lt=1, description="share to estimate on, rest to test")
     prepare: Steps | None = Field(None, description="what is done to the data before")
@@ -73,7 +76,11 @@ class Job(BaseModel):
 
     def to_toml(self) -> str:
         """The job as a TOML document; what is not set is left out."""
-        return tomli_w.dumps(_set(self.model_dump(mode="json")))
+        return tomli_w.dumps(self.given())
+
+    def given(self) -> dict[str, Any]:
+        """The job as plain data; what is not set is left out."""
+        return _set(self.model_dump(mode="json"))
 
     def read(self) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
         """Estimation and test records."""
@@ -130,6 +137,11 @@ class Job(BaseModel):
         assert self.example is not None
         return twins.make(self.example, self.options.seed)
 
+    def _asset(self) -> Asset | None:
+        if self.by is None or self.asset is None:
+            return None
+        return Asset(self.by, self.asset)
+
     def _examine(self, files: Sequence[str], constant: bool = False) -> Reading:
         """Files read as this job says."""
         return examine(
@@ -143,6 +155,7 @@ class Job(BaseModel):
             gaps=self.gaps,
             variable=self.variable,
             constant=constant,
+            asset=self._asset(),
         )
 
 

@@ -61,7 +61,7 @@ def _groups(table: Table, name: str) -> list[tuple[str, Array]]:
             f"{table.path}: column {name} has no value at {table.place(int(empty[0]))}; each row "
             "must belong to an experiment."
         )
-    labels = column.map(_label)
+    labels = column.map(label_of)
     starts = np.flatnonzero((labels != labels.shift()).to_numpy())
     runs = np.split(np.arange(len(labels)), starts[1:])
     seen: set[str] = set()
@@ -210,7 +210,7 @@ def _refuse_missing(table: Table, chosen: Chosen, rows: Rows) -> None:
     )
 
 
-def _label(value: Any) -> str:
+def label_of(value: Any) -> str:
     """The value of an experiment column in a name: 2.0 is 2."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))

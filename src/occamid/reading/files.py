@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -14,7 +15,9 @@ import numpy as np
 from occamid.data.findings import Finding
 from occamid.data.record import Record
 from occamid.errors import DataError, OccamidError, SettingsError, check_choice
+from occamid.reading.assets import Asset, asset_tables
 from occamid.reading.choose import Chosen, Key, Wanted, choose
+from occamid.reading.columns import Table
 from occamid.reading.experiments import SAME_STEP, Gaps, Options, experiments, pieces
 from occamid.reading.remarks import Remarks, one_line
 from occamid.reading.tables import read_tables
@@ -73,12 +76,14 @@ def examine(
     outputs: Sequence[Key] = (),
     constant: bool = False,
     variable: str | None = None,
+    asset: Asset | None = None,
     **told: Any,
 ) -> Reading:
     """What :func:`read` reads, and findings about gaps, clocks, empty cells and units.
 
     ``lenient`` makes a finding of whatever a record can still be made from: gaps, uneven steps,
-    channels that never change.  The other arguments are those of :func:`read`.
+    channels that never change.  Of a file with many assets only the
+    rows of ``asset`` are read.  The other arguments are those of :func:`read`.
     """
     try:
         files = _paths(paths)
@@ -92,7 +97,10 @@ def examine(
         _check_options(wanted, options, variable)
         remarks = Remarks()
         with np.errstate(all="ignore"):  # numbers beyond all measure are refused by name
-            records = _records(files, wanted, options, variable, remarks)
+            tables: Callable[[Path], list[Table]] = partial(read_tables, variable=variable)
+            if asset is not None:
+                tables = partial(asset_tables, asset=asset, variable=variable)
+            records = _records(files, wanted, options, tables, remarks)
             if not constant and not lenient:
                 _check_constant(records)
             found = _distinct_names(same_step(records))
@@ -106,7 +114,7 @@ def _records(
     files: Sequence[Path],
     wanted: Wanted,
     options: Options,
-    variable: str | None,
+    tables: Callable[[Path], list[Table]],
     remarks: Remarks,
 ) -> list[Record]:
     """All files, one after the other; what is wrong with any of them is told at the end."""
@@ -114,7 +122,7 @@ def _records(
     first: tuple[Path, Chosen] | None = None
     for path in files:
         with remarks.collect():
-            for table in read_tables(path, variable):
+            for table in tables(path):
                 table, chosen = choose(table, wanted)
                 remarks.notes += table.notes
                 first = first or (path, chosen)

@@ -13,6 +13,7 @@ from occamid.reporting.plots import MOST_CHANNELS, MOST_INPUTS, MOST_OUTPUTS, fi
 from occamid.reporting.verdict import p_value, percent
 
 LARGE = 2500  # cells of a matrix above which neighbours are drawn as one bar
+MOST_ASSETS = 2000  # rows of a table in a page; all are in the CSV file
 TALLEST, FINEST = 14, 3  # pixels of a cell
 
 
@@ -26,6 +27,12 @@ def render(content: dict[str, Any]) -> str:
         limits={"outputs": MOST_OUTPUTS, "inputs": MOST_INPUTS, "channels": MOST_CHANNELS},
         plotly=files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8"),
     )
+
+
+def render_fleet(content: dict[str, Any]) -> str:
+    """The page over many assets as HTML; ``content`` is the fleet.json of its folder."""
+    page = _environment().get_template("fleet.html.j2")
+    return page.render(c=in_order(content), most=MOST_ASSETS)
 
 
 def _environment() -> Environment:

@@ -20,7 +20,7 @@ from occamid.files.plain import plain
 from occamid.identification.identify import Fit
 from occamid.identification.job import Job
 from occamid.reporting import figures, structure
-from occamid.reporting.content import show
+from occamid.reporting.content import Shown, show
 from occamid.reporting.page import render
 from occamid.reporting.report import fit_content
 from occamid.training.batch import Batch
@@ -49,11 +49,17 @@ def write(
     test: Sequence[Record],
     folder: Path,
     findings: Sequence[Finding] = (),
+    *,
+    pictures: bool = True,
 ) -> dict[str, Any]:
-    """Everything of a run into a folder; returns its summary and the report's verdict."""
+    """Everything of a run into a folder; returns its summary and the report's verdict.
+
+    Without ``pictures`` there is neither page nor figure nor the weights of every restart: tens of
+    kilobytes instead of megabytes.  ``occamid report`` writes the page from what is there.
+    """
     seen = show(fit.model, fit.records)
     unseen = show(fit.model, [record[:MOST_ROWS] for record in test])
-    title = job.example or Path(job.files[0]).stem
+    title = job.asset or job.example or Path(job.files[0]).stem
     page = fit_content(fit, seen, unseen, title, findings)
     summary = plain(
         (_batch_summary(fit.batch) if fit.batch else {})
@@ -75,18 +81,23 @@ def write(
     _write_text(folder / SETTINGS, job.to_toml())
     _write_text(folder / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
     _write_text(folder / CONTENT, json.dumps(page, allow_nan=False))
+    if pictures:
+        _draw(fit, page, (unseen or seen)[0], folder)
+    about = {"job": job.model_dump(mode="json"), "provenance": provenance()}
+    fit.model.save(folder / MODEL, about)
+    return summary | {"verdict": page["verdict"]}
+
+
+def _draw(fit: Fit, page: dict[str, Any], first: Shown, folder: Path) -> None:
+    """The page, the figures, and the weights they can be drawn from."""
     _write_text(folder / PAGE, render(page))
     if fit.batch:
         (folder / WEIGHTS).write_bytes(_all_weights(fit.batch))
-    about = {"job": job.model_dump(mode="json"), "provenance": provenance()}
-    fit.model.save(folder / MODEL, about)
     if figures.available():
-        first = (unseen or seen)[0]
         free = figures.free_run_figure(first.record, first.free, f"{first.record.name}: free run")
         figures.save(free, folder / "free_run.png")
         best = fit.batch.best if fit.batch else fit.model.first
         figures.save(figures.sparsity_figure(best), folder / "sparsity.png")
-    return summary | {"verdict": page["verdict"]}
 
 
 def _write_text(path: Path, text: str) -> None:
