@@ -21,6 +21,10 @@ OWN = {
         "occamid.cli.identify",
         "Identify a dynamic system from logged inputs and outputs.",
     ),
+    "search": (
+        "occamid.cli.search",
+        "Search settings on held-back data, and fit the simplest of the best.",
+    ),
     "check": (
         "occamid.cli.check",
         "Find gaps, stuck sensors, spikes, delay, feedback and more in log files.",

@@ -88,7 +88,7 @@ def judge(
     for number, fold in enumerate(held):
         where = f"fold {number + 1} of {len(held)}"
         left = {name: h for name, h in hearings.items() if not h.hopeless}
-        _hear(fold, where, options, left, progress, checkpoints, given)
+        hear(fold, where, options, left, progress, checkpoints, given)
         enough = number > 0 or sum(len(p.record) - p.known for p in fold.parts) >= MANY
         if enough and number + 1 < len(held):
             _give_up(left, spread, HOPELESS[min(number, 1)])
@@ -113,7 +113,7 @@ def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"], factor: 
     if not _most(hearings):  # no fold could be judged so far: another may
         return
     heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
-    errors = {name: _mean(piece) for name, piece in _pieces(heard, spread).items()}
+    errors = {name: mean_square(piece) for name, piece in _pieces(heard, spread).items()}
     for name, hearing in hearings.items():
         behind = errors.get(name, np.inf) > factor**2 * min(errors.values(), default=np.inf)
         if behind or name not in errors:
@@ -122,16 +122,21 @@ def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"], factor: 
             hearing.failed = hearing.failed or f"left out after {often}: far behind"
 
 
-def _hear(
+def hear(
     fold: Fold,
     where: str,
     options: Options,
     hearings: dict[str, Hearing],
     progress: Callable[[str], Callable[[Any], None] | None],
     checkpoints: Checkpoints | None,
-    given: int | None,
+    given: int | None = None,
+    widest: int = 0,
 ) -> None:
-    """All families in one fold; lags, scaling and orders are learned inside it."""
+    """All families in one fold; lags, scaling and orders are learned inside it.
+
+    ``widest`` first rows of every held-back part are judged for none: so many a model that is
+    tried elsewhere may know, with which these are compared.
+    """
     shop = Workshop(fold.lesson, options.budget.for_folds(), checkpoints)
     try:
         own = {f.name: f for f in families(options, fold.records, given)}
@@ -154,7 +159,7 @@ def _hear(
         except DataError as error:  # too short for these lags, or no model was usable
             hearing.failed = f"{where}: {error}"
         hearing.seconds += time.perf_counter() - began
-    _write_down(fold, where, runs, hearings)
+    _write_down(fold, where, runs, hearings, widest)
 
 
 def _write_down(
@@ -162,11 +167,16 @@ def _write_down(
     where: str,
     runs: dict[str, tuple[Ensemble, list[Array]]],
     hearings: dict[str, Hearing],
+    widest: int = 0,
 ) -> None:
     """Errors of all families over the same rows, in pieces."""
     common = [
         min((len(misses[k]) for _, misses in runs.values()), default=0)
         for k in range(len(fold.parts))
+    ]
+    common = [
+        min(count, max(0, len(part.record) - max(part.known, widest)))
+        for count, part in zip(common, fold.parts, strict=True)
     ]
     for name, (model, misses) in runs.items():
         hearing = hearings[name]
@@ -204,13 +214,21 @@ def _miss(model: Ensemble, part: Part) -> Float[Array, "T ny"]:
 
 
 def _pieces(heard: dict[str, Hearing], spread: Float[Array, " ny"]) -> dict[str, Array]:
+    """:func:`pieces_of` of every family."""
+    return {name: pieces_of(h, spread) for name, h in heard.items()}
+
+
+def pieces_of(hearing: Hearing, spread: Float[Array, " ny"]) -> Float[Array, "2 pieces"]:
     """Mean square of every piece over all outputs in squared standard deviations, and its rows."""
-    return {
-        name: np.stack(
-            [np.mean(np.concatenate(h.squares) / spread**2, axis=1), np.concatenate(h.rows)]
-        )
-        for name, h in heard.items()
-    }
+    squares = np.mean(np.concatenate(hearing.squares) / spread**2, axis=1)
+    return np.stack([squares, np.concatenate(hearing.rows)])
+
+
+def rmse_of(hearing: Hearing) -> Float[Array, " ny"]:
+    """The error over all pieces, per output, in the user's units."""
+    squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
+    found: Array = np.sqrt(rows @ squares / rows.sum())
+    return found
 
 
 def _trials(
@@ -220,7 +238,7 @@ def _trials(
     spread: Float[Array, " ny"],
 ) -> tuple[Trial, ...]:
     pieces = _pieces(heard, spread)
-    best = min(pieces.values(), key=_mean)
+    best = min(pieces.values(), key=mean_square)
     found = []
     for family in tried:
         hearing = hearings[family.name]
@@ -228,8 +246,7 @@ def _trials(
             none = tuple(np.full(len(spread), np.inf).tolist())
             score, error, rmse = np.inf, np.inf, none
         else:
-            squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
-            each = np.sqrt(rows @ squares / rows.sum())
+            each = rmse_of(hearing)
             rmse = tuple(each.tolist())
             score = float(np.sqrt(np.mean(each**2 / spread**2)))
             error = np.nan
@@ -241,7 +258,8 @@ def _trials(
     return tuple(found)
 
 
-def _mean(piece: Float[Array, "2 pieces"]) -> float:
+def mean_square(piece: Float[Array, "2 pieces"]) -> float:
+    """Over all pieces of one family."""
     squares, rows = piece
     return float(rows @ squares / rows.sum())
 

@@ -19,7 +19,8 @@ from occamid.files import manifest
 from occamid.files.plain import plain
 from occamid.identification.identify import Fit
 from occamid.identification.job import Job
-from occamid.reporting import figures, structure
+from occamid.identification.search.search import Searched
+from occamid.reporting import figures, structure, trials
 from occamid.reporting.content import show
 from occamid.reporting.page import render
 from occamid.reporting.report import fit_content
@@ -49,12 +50,19 @@ def write(
     test: Sequence[Record],
     folder: Path,
     findings: Sequence[Finding] = (),
+    searched: Searched | None = None,
 ) -> dict[str, Any]:
-    """Everything of a run into a folder; returns its summary and the report's verdict."""
+    """Everything of a run into a folder; returns its summary and the report's verdict.
+
+    ``searched`` is the search that the fit is of, if it is of one.
+    """
     seen = show(fit.model, fit.records)
     unseen = show(fit.model, [record[:MOST_ROWS] for record in test])
     title = job.example or Path(job.files[0]).stem
     page = fit_content(fit, seen, unseen, title, findings)
+    if searched:
+        page["tried"] = trials.content(searched)
+        trials.write(searched, folder)
     summary = plain(
         (_batch_summary(fit.batch) if fit.batch else {})
         | {
