@@ -77,8 +77,7 @@ def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, A
             summary = runs.write(fit, job, test, folder, found)
     checkpoints.clear()
     if not quiet:
-        _show_trials(fit)
-        show_run(fit, summary, out)
+        _show(fit, summary, out)
     return summary
 
 
@@ -116,8 +115,8 @@ def _going_on(checkpoints: Checkpoints) -> Iterator[None]:
         raise type(error)(f"{error} {RESUME}") from error
 
 
-def _show_trials(fit: identification.Fit) -> None:
-    """What was tried."""
+def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
+    """What was tried, what was chosen, and the verdict."""
     if fit.trials:
         table = Table(title="free run on held-back estimation data", title_justify="left")
         for heading in ("family", "error", "what it is"):
@@ -126,10 +125,11 @@ def _show_trials(fit: identification.Fit) -> None:
             mark = " *" if trial.family == fit.family.name else ""
             table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), neutral(trial.about))
         console.print(table)
+    show_run(fit, summary, out)
 
 
 def show_run(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
-    """What was chosen, the verdict, and what was written."""
+    """The chosen model, the verdict, and what was written."""
     say(fit.coverage_of_data)
     say(f"chosen: {fit.grounds}")
     say(summary["verdict"]["headline"])
