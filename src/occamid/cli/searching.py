@@ -102,7 +102,7 @@ def _kept(plan: Plan, own: Path, resume: bool) -> Iterator[str]:
 
     Where trials stay after Ctrl-C or an error, say what they are good for.
     """
-    if plan.study is not None:
+    if plan.study is not None:  # the user's, and stays
         yield plan.study
         return
     if not resume and studies.is_ours(own):

@@ -190,7 +190,8 @@ def _try(study: optuna.Study, court: Court, clock: _Clock) -> None:
         options = propose(trial, court.space, court.options)
         knobs = {k: v for k, v in options.given().items() if k not in court.options.given()}
         told = knobs | {"network": options.network}
-        (name,) = (family.name for family in families(options, court.held[0].records))
+        plain_states = options.network == "state-space" and not options.units
+        name = "state-space-linear" if plain_states else options.network
         _keep(trial, court, hearing, told)
         for number, fold in enumerate(court.held):
             where = f"fold {number + 1} of {len(court.held)}"
@@ -205,6 +206,9 @@ def _try(study: optuna.Study, court: Court, clock: _Clock) -> None:
                 break
         else:
             state = ended.COMPLETE
+    except BaseException:  # somebody stops it: it counts for nothing
+        trial.set_user_attr(studies.HEARD, None)
+        raise
     finally:
         values = court.score(hearing) if state == ended.COMPLETE else None
         study.tell(trial, values, state)

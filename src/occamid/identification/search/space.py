@@ -79,9 +79,11 @@ class Space:
     def within(self, options: Options, held: Sequence[Fold]) -> Space:
         """What is left to vary where some is fixed, with lags that held-back parts leave room for.
 
-        The longest part of every fold must be twice as long as what a model may know of it.
+        The longest part of every fold must be twice as long as what a model may know of it, and
+        every piece that is learned from longer.
         """
         room = min(max(len(part.record) for part in fold.parts) for fold in held) // 2
+        room = min(room, *(len(record) - 1 for fold in held for record in fold.records))
         top = replace(self, networks=self._networks(options))
         delay = min(self.input_delay[1], room // 4)
         span = min(self.input_lags[1], room - delay)
