@@ -63,7 +63,7 @@ def test_a_run_of_identify_with_a_table_of_trials(finished: Path, run: Runner) -
     assert [t["number"] for t in told["trials"]] == [0, 1, 2]
     assert told["chosen"] in [t["number"] for t in told["trials"]]
     assert set(told["front"]) <= {0, 1, 2}
-    rows = list(csv.DictReader((finished / "trials.csv").open(encoding="utf-8")))
+    rows = list(csv.DictReader((finished / "trials.csv").read_text("utf-8").splitlines()))
     assert [float(r["score"]) for r in rows] == [t["score"] for t in told["trials"]]
     assert [r["trial"] for r in rows if r["chosen"] == "1"] == [str(told["chosen"])]
     page = (finished / "report.html").read_text("utf-8")

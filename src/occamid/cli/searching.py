@@ -47,6 +47,7 @@ def search(
 ) -> None:
     """A job of a file and of options, searched; ``quiet`` prints its summary as JSON only."""
     studies.require()
+    searches.check(plan.trials, plan.study, to.resume and plan.study is not None, plan.pick)
     job, read = job_of(config, data, fixed)
     if plan.study is not None and "://" not in plan.study:
         _check_study(Path(plan.study), to.out, read)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 Array = np.ndarray
 LAST = 3.0  # trials that the last fit takes as long as, for the time left
 MOST_TRIALS = 100_000
+# Trials after which compiled programs are forgotten: nearly every one has shapes of its own, and a
+# process can map only so much memory (three trials take 7,000 of Linux's 65,530 mappings).
+FORGET = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,7 @@ def search(
         **changes: single options by name, as in :func:`occamid.identify`.
     """
     options = Options(**((options.given() if options else {}) | changes))
-    pick = _check(trials, study, resume, pick)
+    pick = check(trials, study, resume, pick)
     whole = as_records(records)
     court = Court.of(thin(whole, options.budget.rows), options, space or Space())
     name = studies.name_of(*_identity(whole), court.space, _asked(options))
@@ -105,7 +109,9 @@ def search(
             picked(known, pick)  # before anything is tried
         missing = max(0, trials - len(known)) if resume else trials
         clock = _Clock(progress, missing)
-        for _ in range(missing):
+        for number in range(missing):
+            if number and number % FORGET == 0:
+                jax.clear_caches()
             _try(memory, court, clock)
         found = studies.tried(memory)
     chosen = picked(found, pick)
@@ -114,7 +120,7 @@ def search(
     return Searched(replace(fit, grounds=grounds(chosen, found)), found, chosen)
 
 
-def _check(trials: int, study: str | Path | None, resume: bool, pick: Any) -> Pick:
+def check(trials: int, study: str | Path | None, resume: bool, pick: Any) -> Pick:
     """Refuse what cannot be before any work."""
     studies.require()
     least = 0 if study is not None else 1

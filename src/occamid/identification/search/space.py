@@ -109,12 +109,12 @@ class Space:
 
     def widest(self, options: Options) -> int:
         """The most outputs that any model of this space may know at the start of a run."""
-        fixed = [v for v in (options.input_lags, options.output_lags) if isinstance(v, int)]
-        delay = options.input_delay if options.input_delay is not None else self.input_delay[1]
+        fixed = options.fixed()
+        delay = fixed.get("input_delay", self.input_delay[1])
+        inputs = fixed.get("input_lags", delay + self.input_lags[1])
+        lags = max(inputs, fixed.get("output_lags", self.output_lags[1]))
         states = FIRST_OUTPUTS * (options.order or self.order[1])
-        lags = max(delay + self.input_lags[1], self.output_lags[1], *fixed)
-        every = [states if n == "state-space" else lags for n in self.networks]
-        return max(every)
+        return max(states if n == "state-space" else lags for n in self.networks)
 
 
 def _capped(values: Range, most: int) -> Range:

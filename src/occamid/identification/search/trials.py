@@ -96,8 +96,8 @@ def checked(pick: Any) -> Pick:
 
 def grounds(trial: Tried, trials: Sequence[Tried]) -> str:
     """Why it was taken, for people."""
-    top, count = best(trials), len(trials)
-    said = f"trial {trial.number} of {count} has {trial.size} parameters and an error of "
+    top, count = best(trials), len(trials)  # numbers begin with 0
+    said = f"of {count} trials number {trial.number} has {trial.size} parameters, an error of "
     said += f"{trial.score:.4g} standard deviations on held-back data"
     if trial.number == top.number:
         return f"{said}, the smallest of all"
