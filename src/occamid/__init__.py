@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from occamid.identification.estimator import SparseNARX
     from occamid.identification.identify import Fit, identify
     from occamid.identification.options import Options
+    from occamid.identification.search.search import search
     from occamid.reading.files import read
     from occamid.reporting.report import report
     from occamid.training.batch import Batch, Index
@@ -52,6 +53,7 @@ _HOMES = {
     "occamid.identification.estimator": ("SparseNARX",),
     "occamid.identification.identify": ("Fit", "identify"),
     "occamid.identification.options": ("Options",),
+    "occamid.identification.search.search": ("search",),
     "occamid.reading.files": ("read",),
     "occamid.reporting.report": ("report",),
     "occamid.training.batch": ("Batch", "Index"),
@@ -92,6 +94,7 @@ __all__ = [
     "read",
     "report",
     "rmse",
+    "search",
     "train",
 ]
 

@@ -35,6 +35,8 @@ MOST_SECONDS = 0.6
             ([name, "--help"], 0)
             for name in ("inspect", "report", "export", "check", "prepare", "fleet")
         ],
+        (["search", "--help"], 0),
+        (["search", "nothing.csv"], 2),
         (["identify", "--wrong"], 2),
         (["identify", "nothing.csv"], 2),
         (["simulate", "no-run", "log.csv"], 2),

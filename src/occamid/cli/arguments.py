@@ -53,6 +53,25 @@ Hidden = Annotated[str | None, typer.Option(help="Units of the hidden layers: 10
 Lags = Annotated[int | None, typer.Option(help="Lags of inputs and outputs.")]
 InputLags = Annotated[int | None, typer.Option(help="Lags of the inputs.")]
 OutputLags = Annotated[int | None, typer.Option(help="Lags of the outputs.")]
+InputDelay = Annotated[int | None, typer.Option(help="Samples before an input can act.")]
+Activation = Annotated[str | None, typer.Option(help="Of an mlp or rnn: tanh, relu, silu, …")]
+Trials = Annotated[int, typer.Option(help="How many settings to try.")]
+Pick = Annotated[
+    str,
+    typer.Option(
+        help="Which trial is fitted: simplest (within one standard error of the best), best, or "
+        "the number of one in the study.",
+        metavar="simplest|best|NUMBER",
+    ),
+]
+Study = Annotated[
+    str | None,
+    typer.Option(
+        help="Journal file or database address that keeps the trials and that several processes "
+        "may share.",
+        metavar="FILE|URL",
+    ),
+]
 Lam = Annotated[str | None, typer.Option(help="λ, one or several: 1e-3,2e-3; or auto.")]
 Restarts = Annotated[int | None, typer.Option(help="Random initialisations.")]
 Single = Annotated[bool, typer.Option("--single", help="One model instead of an ensemble.")]

@@ -25,6 +25,10 @@ OWN = {
         "occamid.cli.fleet",
         "One model for each of many logs of the same kind, and a page over all of them.",
     ),
+    "search": (
+        "occamid.cli.search",
+        "Search settings on held-back data, and fit the simplest of the best.",
+    ),
     "check": (
         "occamid.cli.check",
         "Find gaps, stuck sensors, spikes, delay, feedback and more in log files.",

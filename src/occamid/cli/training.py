@@ -41,15 +41,24 @@ def identify(
     config: Path | None, data: dict[str, Any], fixed: dict[str, Any], to: Folder, *, quiet: bool
 ) -> None:
     """A job of a file and of options, done; ``quiet`` prints its summary as JSON only."""
-    steps = data.get("prepare")
-    if steps is not None:
-        data = data | {"prepare": read_toml(steps)}
-    job = job_from(config, data, fixed)
-    read = [*map(Path, (*job.files, *job.test)), *(path for path in (config, steps) if path)]
+    job, read = job_of(config, data, fixed)
     with claim(to.out, overwrite=to.force, inputs=read) as place:
         summary = run_job(job, place, resume=to.resume, quiet=quiet)
     if quiet:
         print(json.dumps(summary))
+
+
+def job_of(
+    config: Path | None, data: dict[str, Any], fixed: dict[str, Any]
+) -> tuple[Job, list[Path]]:
+    """The job, and every file that it reads."""
+    steps = data.get("prepare")
+    if steps is not None:
+        data = data | {"prepare": read_toml(steps)}
+    job = job_from(config, data, fixed)
+    return job, [
+        *map(Path, (*job.files, *job.test)), *(path for path in (config, steps) if path)
+    ]  # fmt: skip
 
 
 def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, Any]:
@@ -116,6 +125,11 @@ def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
             mark = " *" if trial.family == fit.family.name else ""
             table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), neutral(trial.about))
         console.print(table)
+    show_run(fit, summary, out)
+
+
+def show_run(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
+    """The chosen model, the verdict, and what was written."""
     say(fit.coverage_of_data)
     say(f"chosen: {fit.grounds}")
     say(summary["verdict"]["headline"])

@@ -15,7 +15,7 @@ import numpy as np
 from occamid.data.lags import propose_lags
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
-from occamid.errors import DataError
+from occamid.errors import DataError, SettingsError
 from occamid.identification.options import Options
 from occamid.training.settings import Settings
 from occamid.training.state_space import Search
@@ -54,6 +54,8 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
 
     ``given`` is how many rows the user gave, where the records are a part of them.
     """
+    if options.network != "mlp" and (options.skip or options.refined):
+        raise SettingsError("skip and refined are settings of a named mlp; set network to mlp.")
     _check_lags(options, records)
     scaling = fit_scaling(records, "standardize")
     inputs, outputs = 1, 1  # where the user fixed both, those take their place
@@ -64,15 +66,7 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
         return _state_space(options)[-1:]
     base = {"seed": options.seed, "restarts": options.restarts or options.budget.restarts}
     if options.network != "auto":
-        own: dict[str, Any] = {
-            "network": options.network,
-            "input_lags": inputs,
-            "output_lags": outputs,
-        }
-        own |= {"hidden": (10,), "learning_rate": 1e-2 if options.network == "mlp" else 5e-3}
-        settings = Settings(**(base | own | options.fixed()))
-        about = f"{options.network} on lagged inputs and outputs"
-        return [Family(options.network, options.network, about, settings)]
+        return [_named(options, base, max(inputs, options.input_delay or 0), outputs)]
     rows = sum(len(r) - r.lead for r in records) // records[0].u.shape[1]
     found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
     fixed = options.fixed()
@@ -81,6 +75,23 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
     all_rows = sum(map(len, records)) if given is None else given
     hidden = [] if fixed or all_rows < options.budget.hidden else _state_space(options)
     return [*free, *hidden[:1], *(_with(f, options.budget.pace, fixed) for f in kept), *hidden[1:]]
+
+
+def _named(options: Options, base: dict[str, Any], inputs: int, outputs: int) -> Family:
+    """The one network the user named, on lags that were proposed or fixed."""
+    own: dict[str, Any] = {
+        "network": options.network,
+        "input_lags": inputs,
+        "output_lags": outputs,
+        "skip": options.skip,
+        "hidden": (10,),
+        "learning_rate": 1e-2 if options.network == "mlp" else 5e-3,
+    }
+    own |= _GENTLE if options.refined else {}
+    settings = Settings(**(base | own | options.fixed()))
+    about = f"{options.network} on lagged inputs and outputs"
+    about += ", refined in free run" if options.refined else ""
+    return Family(options.network, options.network, about, settings, refined=options.refined)
 
 
 def _state_space(options: Options) -> list[Family]:
@@ -109,8 +120,11 @@ def _state_space(options: Options) -> list[Family]:
 def _with(family: Family, pace: float, fixed: dict[str, Any]) -> Family:
     """The family at another pace, with what the user fixed."""
     assert family.settings is not None
-    epochs = round(pace * family.settings.epochs)
-    return replace(family, settings=family.settings.replace(**{"epochs": epochs} | fixed))
+    changes: dict[str, Any] = {"epochs": round(pace * family.settings.epochs)}
+    lags = family.settings.input_lags
+    if isinstance(lags, int):  # a delay that the user knows may be longer than what is offered
+        changes["input_lags"] = max(lags, fixed.get("input_delay", 0))
+    return replace(family, settings=family.settings.replace(**changes | fixed))
 
 
 CLASSICAL = (

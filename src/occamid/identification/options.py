@@ -88,6 +88,11 @@ class Options(BaseModel):
     activation: str | None = Field(None, description="of an mlp or rnn")
     input_lags: Lags = Field("auto", description="largest lag of the inputs")
     output_lags: Lags = Field("auto", description="largest lag of the outputs")
+    input_delay: Annotated[int, Field(ge=0, le=10_000)] | None = Field(
+        None, description="smallest lag of the inputs"
+    )
+    skip: bool = Field(False, description="a linear path beside the units of a named mlp")
+    refined: bool = Field(False, description="a named mlp is fitted again, to its free run")
     lam: tuple[Positive, ...] | Literal["auto"] = Field("auto", description="λ, one or several")
     restarts: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         None, description="initialisations"
@@ -125,6 +130,9 @@ class Options(BaseModel):
 
     def fixed(self) -> dict[str, Any]:
         """Settings that the user fixed, for every family."""
-        names = ("hidden", "activation", "input_lags", "output_lags", "lam", "cycles", "epochs")
+        names = (
+            *("hidden", "activation", "input_lags", "output_lags", "input_delay"),
+            *("lam", "cycles", "epochs"),
+        )
         found = {name: getattr(self, name) for name in names}
         return {k: v for k, v in found.items() if v is not None and v != "auto"}

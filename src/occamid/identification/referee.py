@@ -115,7 +115,7 @@ def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"], factor: 
     if not _most(hearings):  # no fold could be judged so far: another may
         return
     heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
-    errors = {name: _mean(piece) for name, piece in _pieces(heard, spread).items()}
+    errors = {name: mean_square(piece) for name, piece in _pieces(heard, spread).items()}
     for name, hearing in hearings.items():
         behind = errors.get(name, np.inf) > factor**2 * min(errors.values(), default=np.inf)
         if behind or name not in errors:
@@ -160,14 +160,14 @@ class _Court:
                 groups.setdefault(family.settings or family.name, []).append(family.name)
         where = {k: f"fold {k + 1} of {len(held)}" for k in turns}
         units = [(k, names) for k in turns for names in groups.values()]
-        jobs = [partial(self._answers, held[k], where[k], names) for k, names in units]
+        jobs = [partial(self.answers, held[k], where[k], names) for k, names in units]
         answers: dict[int, dict[str, _Answer]] = {k: {} for k in turns}
         for (k, _), found in zip(units, side_by_side(jobs), strict=True):
             answers[k] |= found
         for k in turns:
             _write_down(held[k], where[k], answers[k], hearings)
 
-    def _answers(self, fold: Fold, where: str, names: Sequence[str]) -> dict[str, _Answer]:
+    def answers(self, fold: Fold, where: str, names: Sequence[str]) -> dict[str, _Answer]:
         """Some families in one fold; lags, scaling and orders are learned inside it."""
         shop = Workshop(fold.lesson, self.options.budget.for_folds(), self.checkpoints)
         missing = "too few rows"
@@ -194,8 +194,29 @@ class _Court:
         return found
 
 
+def hear(
+    fold: Fold,
+    where: str,
+    options: Options,
+    hearings: dict[str, Hearing],
+    clock: Clock,
+    widest: int = 0,
+) -> None:
+    """Families in one fold, one after the other.
+
+    ``widest`` first rows of every held-back part are judged for none: so many a model that is
+    tried elsewhere may know, with which these are compared.
+    """
+    answers = _Court(options, clock, None, None).answers(fold, where, list(hearings))
+    _write_down(fold, where, answers, hearings, widest)
+
+
 def _write_down(
-    fold: Fold, where: str, answers: dict[str, _Answer], hearings: dict[str, Hearing]
+    fold: Fold,
+    where: str,
+    answers: dict[str, _Answer],
+    hearings: dict[str, Hearing],
+    widest: int = 0,
 ) -> None:
     """Errors of all families over the same rows, in pieces."""
     for name, answer in answers.items():
@@ -205,6 +226,10 @@ def _write_down(
     common = [
         min((len(misses[k]) for _, misses in judged.values()), default=0)
         for k in range(len(fold.parts))
+    ]
+    common = [
+        min(count, max(0, len(part.record) - max(part.known, widest)))
+        for count, part in zip(common, fold.parts, strict=True)
     ]
     for name, (model, misses) in judged.items():
         hearing = hearings[name]
@@ -242,13 +267,21 @@ def miss_of(model: Ensemble, part: Part) -> Float[Array, "T ny"]:
 
 
 def _pieces(heard: dict[str, Hearing], spread: Float[Array, " ny"]) -> dict[str, Array]:
+    """:func:`pieces_of` of every family."""
+    return {name: pieces_of(h, spread) for name, h in heard.items()}
+
+
+def pieces_of(hearing: Hearing, spread: Float[Array, " ny"]) -> Float[Array, "2 pieces"]:
     """Mean square of every piece over all outputs in squared standard deviations, and its rows."""
-    return {
-        name: np.stack(
-            [np.mean(np.concatenate(h.squares) / spread**2, axis=1), np.concatenate(h.rows)]
-        )
-        for name, h in heard.items()
-    }
+    squares = np.mean(np.concatenate(hearing.squares) / spread**2, axis=1)
+    return np.stack([squares, np.concatenate(hearing.rows)])
+
+
+def rmse_of(hearing: Hearing) -> Float[Array, " ny"]:
+    """The error over all pieces, per output, in the user's units."""
+    squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
+    found: Array = np.sqrt(rows @ squares / rows.sum())
+    return found
 
 
 def _trials(
@@ -258,7 +291,7 @@ def _trials(
     spread: Float[Array, " ny"],
 ) -> tuple[Trial, ...]:
     pieces = _pieces(heard, spread)
-    best = min(pieces.values(), key=_mean)
+    best = min(pieces.values(), key=mean_square)
     found = []
     for family in tried:
         hearing = hearings[family.name]
@@ -266,8 +299,7 @@ def _trials(
             none = tuple(np.full(len(spread), np.inf).tolist())
             score, error, rmse = np.inf, np.inf, none
         else:
-            squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
-            each = np.sqrt(rows @ squares / rows.sum())
+            each = rmse_of(hearing)
             rmse = tuple(each.tolist())
             score = float(np.sqrt(np.mean(each**2 / spread**2)))
             error = np.nan
@@ -279,7 +311,8 @@ def _trials(
     return tuple(found)
 
 
-def _mean(piece: Float[Array, "2 pieces"]) -> float:
+def mean_square(piece: Float[Array, "2 pieces"]) -> float:
+    """Over all pieces of one family."""
     squares, rows = piece
     return float(rows @ squares / rows.sum())
 

@@ -34,6 +34,8 @@ def figures(content: dict[str, Any]) -> dict[str, Figure]:
     if content["trade_off"]:
         found["trade_off"] = trade_off(content["trade_off"])
         found["restarts"] = restarts(content["restarts"])
+    if "tried" in content:
+        found["front"] = front(content["tried"])
     found["reliability"] = reliability(content["calibration"])
     for k, pair in enumerate(content.get("dynamics", {}).get("pairs", ())):
         found[f"step{k}"] = banded(pair["time"], pair["step"], "time [s]")
@@ -190,6 +192,37 @@ def trade_off(found: dict[str, Any]) -> Figure:
     layout["xaxis"] |= _logarithmic(sizes) if wide else {}
     layout["yaxis"] |= {"title": {"text": "free-run error, scaled", "standoff": 8}}
     layout["yaxis"] |= _scale([v for path in found["paths"] for v in path["error"]])
+    layout["hovermode"] = "closest"
+    return {"data": data, "layout": layout}
+
+
+def front(tried: dict[str, Any]) -> Figure:
+    """Error of every trial against its size; a line along those that no other beats in both."""
+    hover = "trial %{customdata[0]}: %{customdata[1]}<br>%{x} parameters, error %{y:.4g}"
+    ring = {"symbol": "circle-open", "size": 15, "color": "@bad", "line": {"width": 2.4}}
+    groups = [
+        ("pruned", "pruned", {"color": "@grey", "size": 5, "symbol": "x"}),
+        ("finished", "finished", {"color": "@series2", "size": 6}),
+        ("front", "front", {"color": "@accent", "size": 8}),
+        ("chosen", "taken", ring),
+    ]
+    data = []
+    for key, name, marker in groups:
+        rows = [row for row in tried["rows"] if row[key] and row["score"] is not None]
+        rows.sort(key=itemgetter("size", "score"))
+        trace: dict[str, Any] = {"mode": "lines+markers" if key == "front" else "markers"}
+        trace |= {"x": [r["size"] for r in rows], "y": [r["score"] for r in rows], "name": name}
+        trace |= {"customdata": [[r["number"], _text(r["knobs"], 120)] for r in rows]}
+        trace |= {"marker": marker, "hovertemplate": f"{hover}<extra></extra>"}
+        trace |= {"line": {"color": "@accent", "width": 1.4, "shape": "hv"}}
+        data.append(trace)
+    drawn = [row for row in tried["rows"] if row["score"] is not None]
+    layout = _layout(height=380)
+    sizes = [max(1, row["size"]) for row in drawn]
+    layout["xaxis"] |= {"title": {"text": "live parameters", "standoff": 6}}
+    layout["xaxis"] |= _scale(sizes)
+    layout["yaxis"] |= {"title": {"text": "error on held-back data, scaled", "standoff": 8}}
+    layout["yaxis"] |= _scale([row["score"] for row in drawn])
     layout["hovermode"] = "closest"
     return {"data": data, "layout": layout}
 

@@ -19,7 +19,8 @@ from occamid.files import manifest
 from occamid.files.plain import plain
 from occamid.identification.identify import Fit
 from occamid.identification.job import Job
-from occamid.reporting import figures, structure
+from occamid.identification.search.search import Searched
+from occamid.reporting import figures, structure, trials
 from occamid.reporting.content import Shown, show
 from occamid.reporting.page import render
 from occamid.reporting.report import fit_content
@@ -50,17 +51,22 @@ def write(
     folder: Path,
     findings: Sequence[Finding] = (),
     *,
+    searched: Searched | None = None,
     pictures: bool = True,
 ) -> dict[str, Any]:
     """Everything of a run into a folder; returns its summary and the report's verdict.
 
-    Without ``pictures`` there is neither page nor figure nor the weights of every restart: tens of
-    kilobytes instead of megabytes.  ``occamid report`` writes the page from what is there.
+    ``searched`` is the search that the fit is of, if it is of one.  Without ``pictures`` there is
+    neither page nor figure nor the weights of every restart: tens of kilobytes instead of
+    megabytes.  ``occamid report`` writes the page from what is there.
     """
     seen = show(fit.model, fit.records)
     unseen = show(fit.model, [record[:MOST_ROWS] for record in test])
     title = job.asset or job.example or Path(job.files[0]).stem
     page = fit_content(fit, seen, unseen, title, findings)
+    if searched:
+        page["tried"] = trials.content(searched)
+        trials.write(searched, folder)
     summary = plain(
         (_batch_summary(fit.batch) if fit.batch else {})
         | {
