@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import tempfile
@@ -112,13 +113,19 @@ def ask(peer: str, problem: Problem, settings: Settings) -> Answer:
                 f"{settings.python} cannot be started: {caught.strerror}; run make peers."
             ) from None
         if heard.exists() and ended.returncode == 0:
-            return read_answer(heard)
+            found = read_answer(heard)
+            return found._replace(error=_without_paths(found.error))
     if ended.returncode == -signal.SIGXCPU:
         return Answer((), "", f"ended at the limit of {settings.limit} s", settings.limit, {})
     # It died: out of memory, or its environment is not whole.
     last = (ended.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
-    error = f"ended with status {ended.returncode}: {last}"[:200]
+    error = _without_paths(f"ended with status {ended.returncode}: {last}")[:200]
     return Answer((), "", error, round(time.perf_counter() - began, 1), {})
+
+
+def _without_paths(text: str) -> str:
+    """Results are published: where things lie on this machine is nobody's business."""
+    return re.sub(r"(?:/[\w.+-]+){2,}", "…", text)
 
 
 def judge(k: int, record: Record, case: Case, problem: Problem, answer: Answer) -> Json:
