@@ -120,7 +120,7 @@ def test_what_a_peer_throws_is_its_answer(monkeypatch: pytest.MonkeyPatch) -> No
         raise MemoryError("too large\nfor this")
 
     monkeypatch.setattr(answer, "identify", identify)
-    monkeypatch.setitem(NAMES, "made", ("made", ("numpy",)))  # type: ignore[arg-type]
+    monkeypatch.setitem(NAMES, "made", ("made", ("numpy",)))
     found = answer.answer("made", others.problem_of(suite_cases.case()), 1.0, 0)
     assert (found.predictions, found.error) == ((), "MemoryError: too large")
     assert set(found.versions) == {"python", "numpy"}

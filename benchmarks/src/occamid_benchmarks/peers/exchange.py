@@ -65,7 +65,7 @@ def write_problem(path: Path, problem: Problem) -> None:
         for k, record in enumerate(records)
         for name, values in record._asdict().items()
     }
-    np.savez(path, **arrays)  # type: ignore[arg-type]
+    np.savez(path, **arrays)
 
 
 def read_problem(path: Path) -> Problem:

@@ -1,7 +1,8 @@
 """jax-sysid: x⁺ = A x + B u + f(x, u), y = C x + D u + g(x, u), with f and g of one hidden layer.
 
-Trained in free run by L-BFGS as its documentation does, from the linear model of the same order;
-the initial state of a test comes from its smoother on the first outputs.
+Trained in free run by L-BFGS as its documentation does, from the linear model of the same order,
+which is a candidate too; the initial state of a test, and of what is held back, comes from its
+smoother on the first outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Trial(NamedTuple):
     """A fitted model and its free-run error on what was held back."""
 
     score: float
-    order: int
+    about: str
     model: Any
 
 
@@ -42,14 +43,16 @@ def identify(task: Task) -> tuple[FreeRun, str]:
             break
         if restart == 0:
             linear = _linear(task, order, epochs)
+            trials.append(Trial(task.score(_free_run(linear)), f"order {order}, linear", linear))
         model = _nonlinear(order, task.whole[0])
         model.init(params=_start(linear, 97 * task.seed + restart))
         _fit(model, task.train, epochs)
-        trials.append(Trial(_score(model, task), order, model))
+        about = f"order {order}, {UNITS} units each"
+        trials.append(Trial(task.score(_free_run(model)), about, model))
     best = min(trials, key=lambda trial: trial.score)
     _fit(best.model, task.whole, epochs)
-    told = f"order {best.order}, {UNITS} units each, best of {len(trials)} fits"
-    return _free_run(best.model), f"{told}, at most {epochs} epochs"
+    told = f"{best.about}, best of {len(trials)} fits, at most {epochs} epochs"
+    return _free_run(best.model), told
 
 
 def _seconds_per_epoch(task: Task) -> float:
@@ -111,17 +114,6 @@ def _fit(model: Any, records: Sequence[Signals], epochs: int) -> None:
     model.loss(rho_x0=PENALTY, rho_th=PENALTY)
     model.optimization(adam_epochs=0, lbfgs_epochs=epochs, iprint=-1)
     model.fit([r.y for r in records], [r.u for r in records])
-
-
-def _score(model: Any, task: Task) -> float:
-    """Of the ends, each simulated from the beginning of its record."""
-    starts = model.x0 if isinstance(model.x0, list) else [model.x0]
-    squares = []
-    for x0, whole, held in zip(starts, task.whole, task.held, strict=True):
-        y = np.asarray(model.predict(jnp.asarray(x0), whole.u)[0])
-        squares.append((y[-len(held.y) :] - held.y) ** 2)
-    found = float(np.sqrt(np.mean(np.concatenate(squares))))
-    return found if np.isfinite(found) else float("inf")
 
 
 def _free_run(model: Any) -> FreeRun:
