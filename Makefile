@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+PEERS := .venv-peers
 
 # The real records, when they lie beside the checkout; tests that need them skip otherwise.
 ifneq ($(wildcard ../shared/data),)
 export OCCAMID_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo check test study lint format clean
+.PHONY: setup demo check test study peers lint format clean
 
 setup: $(STAMP)
 
@@ -47,10 +48,21 @@ test: lint
 study: $(STAMP)
 	$(BIN)/python -m pytest -q $(SHARED) -m study
 
+# Other people's models on the records of the suite, one at a time, for hours; it goes on where it
+# stopped.  Their libraries want old versions of ours (and Python before 3.13): an environment of
+# their own.  `make peers RECORDS="ph robot-arm"` for some of the records.
+peers: $(STAMP) $(PEERS)/.ready
+	nice $(BIN)/occamid benchmark peers $(RECORDS) --python $(PEERS)/bin/python
+
+$(PEERS)/.ready: benchmarks/peers-constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet -c benchmarks/peers-constraints.txt sysidentpy jax-sysid optax
+	touch $@
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # Not runs/, where people's own runs are.
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(PEERS) .pytest_cache .ruff_cache .mypy_cache

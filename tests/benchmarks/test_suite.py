@@ -488,7 +488,7 @@ def test_the_document_says_what_is_not_measured(tmp_path: Path) -> None:
         for effort in ("standard", "quick")
     ]
     text = table.document(made)
-    assert "SysIdentPy, jax-sysid and a GRU are not measured yet" in text
+    assert "those of `make peers` as far as they are measured" in text
     assert text.count("| ph test | 1 | 1 mV | arx | 4 | 0.25 |") == 2
     assert text.index("## Effort quick") < text.index("## Effort standard")
     assert "version 0.1.0 on a machine" in text

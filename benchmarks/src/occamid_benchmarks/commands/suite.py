@@ -12,7 +12,7 @@ from occamid.errors import DataError, OccamidError, check_choice
 from occamid.files.atomic import replace_file
 from occamid.identification.options import Effort
 from occamid_benchmarks import RESULTS
-from occamid_benchmarks.suite import measure, peers, records, table
+from occamid_benchmarks.suite import measure, others, peers, records, table
 
 DOCUMENT = "suite.md"
 
@@ -28,6 +28,9 @@ def suite(
     effort: Annotated[str, typer.Option(help="quick, standard or thorough.")] = "standard",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0.")] = 3,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = RESULTS / "suite",
+    outside: Annotated[
+        Path, typer.Option("--peers", help="Folder with the results of make peers.")
+    ] = RESULTS / "peers",
     only_table: Annotated[
         bool, typer.Option("--table", help="Run nothing; make the table of what is finished.")
     ] = False,
@@ -38,8 +41,8 @@ def suite(
     folder. What is finished is not run again: give the same command to go on after a stop.
 
     Ten of the records are looked for in suite/ inside the folder that OCCAMID_DATA names. Peers
-    are ARX, output error and subspace models, fitted to at most 10,000 of the same rows;
-    SysIdentPy, jax-sysid and a GRU are not measured yet.
+    are ARX, output error and subspace models, fitted to at most 10,000 of the same rows, and what
+    make peers has measured of SysIdentPy, jax-sysid and a GRU.
 
     Example: [bold]occamid benchmark suite robot-arm ph --effort quick --seeds 1[/bold]
     """
@@ -49,7 +52,7 @@ def suite(
         check_choice("record", name, records.names())
     failed = [] if only_table else _run_all(chosen, effort, range(seeds), out)
     if len(failed) < len(chosen) * seeds:  # else there may be nothing to show
-        text = table.document(measure.read(out))
+        text = table.document(measure.read(out), others.read(outside))
         replace_file(out / DOCUMENT, text.encode())
         say(text)
         say(f"written to {out / DOCUMENT}")

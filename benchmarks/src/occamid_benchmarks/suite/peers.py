@@ -1,7 +1,7 @@
 """Established models on the rows of the suite, fitted once for each record.
 
 Only what needs no further package: ARX and output error with orders by BIC, and subspace
-identification.  SysIdentPy, jax-sysid and a GRU are not measured yet.
+identification.  ``others`` has those that need an environment of their own.
 """
 
 from __future__ import annotations

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 
 from occamid.identification.options import Effort
 from occamid_benchmarks.suite.measure import AHEAD
+from occamid_benchmarks.suite.others import errors_of
 from occamid_benchmarks.suite.records import names
-from occamid_benchmarks.tables.document import markdown
+from occamid_benchmarks.tables import peers
+from occamid_benchmarks.tables.markdown import markdown
 
 Json = dict[str, Any]
 HEAD = (
@@ -23,37 +25,40 @@ EXPLAINED = (
     "and the error over its; what the bands of the free run cover, and the 95 % band of "
     f"predictions {AHEAD} steps ahead; the continuous ranked probability score in the unit of the "
     "error; the error that was expected, without a look at the test, over the error. Peers are "
-    "ARX and output error with orders by BIC, and subspace identification, on at most 10,000 rows; "
-    "SysIdentPy, jax-sysid and a GRU are not measured yet. Best on the test is a choice in the "
+    "ARX and output error with orders by BIC, and subspace identification, on at most 10,000 rows, "
+    "and those of `make peers` as far as they are measured. Best on the test is a choice in the "
     "peers' favour. A dash: diverged, or not to be had."
 )
 
 
-def document(results: Sequence[Json]) -> str:
-    """The whole document."""
+def document(results: Sequence[Json], outside: Sequence[Json] = ()) -> str:
+    """The whole document; ``outside`` are results of peers in their own environment."""
     parts = ["# The suite", EXPLAINED]
     for effort in get_args(Effort):
         own = [r for r in results if r["effort"] == effort]
         if own:
             made = {f"version {r['version']} on {r['machine']}" for r in own}
-            parts += [f"## Effort {effort}", markdown(HEAD, rows(own)), "; ".join(sorted(made))]
-    return "\n\n".join(parts) + "\n"
+            shown = markdown(HEAD, rows(own, outside))
+            parts += [f"## Effort {effort}", shown, "; ".join(sorted(made))]
+    return "\n\n".join([*parts, *peers.section(outside)]) + "\n"
 
 
-def rows(results: Sequence[Json]) -> list[tuple[str, ...]]:
+def rows(results: Sequence[Json], outside: Sequence[Json] = ()) -> list[tuple[str, ...]]:
     """One row for each test of each record, records in the order of the suite."""
     found = []
     for name in names():
         own = [r for r in results if r["record"] == name]
         tests = zip(*(r["tests"] for r in own), strict=True)
-        found += [_row(own, test) for test in tests]
+        found += [_row(own, test, errors_of(outside, name, test[0]["name"])) for test in tests]
     return found
 
 
-def _row(results: Sequence[Json], tests: Sequence[Json]) -> tuple[str, ...]:
+def _row(
+    results: Sequence[Json], tests: Sequence[Json], outside: Mapping[str, float | None]
+) -> tuple[str, ...]:
     """One test over the seeds."""
     error = mean(t["pooled"] for t in tests)
-    peer, peer_error = best_peer(tests)
+    peer, peer_error = best_peer(tests, outside)
     unit = results[0]["unit"]
     return (
         tests[0]["name"],
@@ -71,9 +76,12 @@ def _row(results: Sequence[Json], tests: Sequence[Json]) -> tuple[str, ...]:
     )
 
 
-def best_peer(tests: Sequence[Json]) -> tuple[str, float | None]:
+def best_peer(
+    tests: Sequence[Json], outside: Mapping[str, float | None]
+) -> tuple[str, float | None]:
     """The peer with the smallest error over the seeds; those that diverged are left out."""
-    errors = {n: mean(t["peers"][n]["pooled"] for t in tests) for n in tests[0]["peers"]}
+    own = {n: mean(t["peers"][n]["pooled"] for t in tests) for n in tests[0]["peers"]}
+    errors = {**own, **outside}
     usable = {name: error for name, error in errors.items() if error is not None}
     if not usable:
         return "–", None

@@ -12,6 +12,9 @@ from typing import Any
 from occamid.errors import FileError
 from occamid_benchmarks import registry
 from occamid_benchmarks.experiments import WARNING, experiments
+from occamid_benchmarks.suite import others
+from occamid_benchmarks.tables import peers
+from occamid_benchmarks.tables.markdown import markdown
 from occamid_benchmarks.tables.structure import described
 
 Json = dict[str, Any]
@@ -89,6 +92,7 @@ def document(folder: Path) -> str:
         "errors are counted after that window. Cascaded Tanks and Coupled Drives use the official "
         "splits and windows, the others the paper's split and the largest lag.",
         honest(found),
+        *peers.section(others.read(folder / "peers")),
         "## Time",
         times(found["paper"]),
     ]
@@ -104,13 +108,6 @@ def figure_links(folder: Path, name: str) -> str:
         if not path.is_absolute() and "paper" in path.parts
     ]
     return f"Figures: {', '.join(links)}." if links else ""
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, first column left, the rest right."""
-    line = lambda cells: "| " + " | ".join(cells) + " |"  # noqa: E731
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join([line(head), line(rule), *map(line, rows)])
 
 
 def _errors(values: Iterable[float | None], digits: int = 4) -> str:
