@@ -11,7 +11,7 @@ from occamid import DataError, Options, Record
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.ensemble import Ensemble, combine
 from occamid.identification import expected as expecting
-from occamid.identification import referee, workers
+from occamid.identification import referee
 from occamid.identification.assemble import Workshop
 from occamid.identification.expected import calibrated, expected, learning_gain
 from occamid.identification.families import Family
@@ -28,6 +28,7 @@ from occamid.identification.referee import (
     first_known,
     judge,
 )
+from occamid.training.cores import VARIABLE
 from occamid.training.settings import Settings
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 
@@ -374,7 +375,7 @@ def test_a_family_far_behind_is_tried_no_further(
         return miss if len(seen) % 2 else 1.1 * behind * miss  # the second family's turn
 
     seen: list[int] = []
-    monkeypatch.setenv(workers.VARIABLE, "1")  # one after the other
+    monkeypatch.setenv(VARIABLE, "1")  # one after the other
     monkeypatch.setattr(referee, "miss_of", worse)
     monkeypatch.setattr(referee, "MANY", 10 if folds == 1 else 10_000)
     found = judged(process(100))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from occamid.training import cores as module
-from occamid.training.cores import VARIABLE, cores
+from occamid.training.cores import VARIABLE, cores, side_by_side
 
 
 @pytest.fixture
@@ -59,3 +61,42 @@ def test_affinity_and_where_there_is_none(quota: Path, monkeypatch: pytest.Monke
     assert cores() == 6
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert cores() == 1
+
+
+def test_jobs_run_at_the_same_time_and_answer_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "2")
+    meeting = threading.Barrier(2)  # passed only if two jobs wait at once
+
+    def job(k: int) -> int:
+        meeting.wait(10)
+        return k
+
+    assert side_by_side([partial(job, k) for k in range(4)]) == [0, 1, 2, 3]
+
+
+def test_the_first_failure_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "2")
+    begun: list[int] = []
+
+    def job(k: int) -> None:
+        begun.append(k)
+        if k == 0:
+            raise ValueError("no")
+        threading.Event().wait(0.05)
+
+    with pytest.raises(ValueError, match="no"):
+        side_by_side([partial(job, k) for k in range(100)])
+    assert len(begun) < 100
+
+
+def test_one_core_uses_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    here = threading.get_ident()
+    assert side_by_side([threading.get_ident] * 3) == [here] * 3
+
+
+def test_a_job_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "5")
+    assert side_by_side([cores, cores]) == [2, 2]
+    assert side_by_side([cores]) == [5]
+    assert cores() == 5

@@ -22,7 +22,7 @@ from occamid.identification.folds import FEWEST_LEFT, Part, rows_of
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
 from occamid.identification.referee import Hearing, difference, first_known, miss_of
-from occamid.identification.workers import side_by_side
+from occamid.training.cores import side_by_side
 
 Array = np.ndarray
 CURVE = 2  # folds that are trained again on fewer rows

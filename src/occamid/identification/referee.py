@@ -25,7 +25,7 @@ from occamid.identification.families import Family, families
 from occamid.identification.folds import Fold, Part, folds, whole
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
-from occamid.identification.workers import side_by_side
+from occamid.training.cores import side_by_side
 
 Array = np.ndarray
 PIECES = 6  # in which the errors of a held-back part are averaged
