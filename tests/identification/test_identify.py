@@ -11,9 +11,9 @@ import pytest
 from occamid import DataError, Fit, Options, Record, SettingsError, identify, load
 from occamid.data import twins
 from occamid.identification.families import Family, families
-from occamid.identification.identify import thin
 from occamid.identification.options import BUDGETS, Budget
 from occamid.identification.progress import Clock, Stage
+from occamid.identification.thinning import thin
 from occamid.reporting.content import show
 from occamid.training.settings import Settings
 from occamid.training.train import Progress

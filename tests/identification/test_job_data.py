@@ -13,8 +13,9 @@ import pytest
 
 from occamid.data.steps import Steps
 from occamid.files.plain import cell_name, in_order
-from occamid.identification.identify import Fit, thin
+from occamid.identification.identify import Fit
 from occamid.identification.job import Job
+from occamid.identification.thinning import thin
 from tests.support.faults import good
 
 

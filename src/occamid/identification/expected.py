@@ -83,7 +83,7 @@ def learning_gain(
     for small, (model, fold) in zip(smalls, used, strict=True):
         if small is None:
             continue
-        for part in fold.parts:
+        for part in fold.runs:
             few, many = miss_of(small, part), miss_of(model, part)
             common = min(len(few), len(many))
             both = np.stack([miss[len(miss) - common :] for miss in (few, many)])
@@ -113,6 +113,10 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
             for kept, run in zip(scores, _by_horizon(other, part, known), strict=True):
                 rest = run.after(known)
                 kept.append((part.record.y[known:] - rest.mean) / rest.spread)
+        for part in fold.long:
+            known = first_known(other, part)
+            rest = _free_run(other, part, known).after(known)
+            scores[-1].append((part.record.y[known:] - rest.mean) / rest.spread)
     found = np.stack([held_back_inflation(s) for s in scores])
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
 
@@ -122,4 +126,10 @@ def _by_horizon(model: Ensemble, part: Part, known: int) -> list[Run]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergedWarning)
         ahead = [model.predict(part.record, h) for h in HORIZONS[:-1]]
-        return [*ahead, model.simulate(part.record, known)]
+    return [*ahead, _free_run(model, part, known)]
+
+
+def _free_run(model: Ensemble, part: Part, known: int) -> Run:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)
+        return model.simulate(part.record, known)

@@ -48,17 +48,24 @@ class Fold(NamedTuple):
     """What may be learned from, and what it is judged on.
 
     ``fewer`` is what is left without another part of about the same size: how much worse models
-    of it are tells what more data would bring.
+    of it are tells what more data would bring.  ``long`` are runs through rows that nobody learns
+    from, where records are longer than what is trained on.
     """
 
     lesson: Lesson
     parts: tuple[Part, ...]
     fewer: Lesson
+    long: tuple[Part, ...] = ()
 
     @property
     def records(self) -> tuple[Record, ...]:
         """The pieces that may be learned from."""
         return self.lesson.records
+
+    @property
+    def runs(self) -> tuple[Part, ...]:
+        """Everything that a free run is judged on."""
+        return (*self.parts, *self.long)
 
 
 def folds(records: Sequence[Record], count: int) -> list[Fold]:

@@ -20,17 +20,15 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.expected import CURVE, calibrated, expected, learning_gain
 from occamid.identification.families import Family, families
-from occamid.identification.folds import piece, rows_of
+from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import Trial, judge
+from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
-
-PIECES = 5  # of which very long records are trained on, fewer where they would be short:
-SHORTEST_PIECE = 500  # rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +96,7 @@ def identify(
     given = sum(map(len, whole))
     tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
-    judgement = judge(data, options, clock, checkpoints, given)
+    judgement = judge(whole, options, clock, checkpoints)
     family = next(f for f in tried if f.name == judgement.chosen)
     # What sums over time can be trained on every row; the quick effort does not.
     every = family.search is not None and options.effort != "quick"
@@ -137,24 +135,3 @@ def _candidate(model: Ensemble, family: Family) -> Network:
     if family.search is None or not isinstance(network, Observer):
         return network
     return replace(network.plant, units=family.search.units)
-
-
-def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
-    """At most about this many rows: a few long, evenly spaced pieces where there are more."""
-    total = sum(map(len, records))
-    if total <= most:
-        return records
-    wanted = max(2, min(PIECES, most // SHORTEST_PIECE))
-    length = most // wanted
-    pieces: list[tuple[int, Record]] = []
-    left = most
-    for number in sorted(range(len(records)), key=lambda k: -len(records[k])):
-        record = records[number]
-        if left < min(length, SHORTEST_PIECE) // 2:  # short records are left out where many are
-            break
-        own = min(len(record), length, left)
-        count = min(max(1, round(wanted * len(record) / total)), max(1, left // own))
-        starts = np.linspace(0, len(record) - own, count).round().astype(int)
-        pieces += [(number, piece(record, int(s), int(s) + own)) for s in starts]
-        left -= own * count
-    return tuple(part for _, part in sorted(pieces, key=lambda pair: pair[0]))

@@ -16,8 +16,8 @@ from occamid.data.record import Record
 from occamid.data.steps import Steps
 from occamid.errors import DataError, SettingsError
 from occamid.identification.families import families
-from occamid.identification.identify import thin
 from occamid.identification.options import Options
+from occamid.identification.thinning import thin
 from occamid.reading.assets import Asset
 from occamid.reading.files import Reading, examine, same_step
 from occamid.reading.steps import Gaps

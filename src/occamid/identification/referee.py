@@ -25,6 +25,7 @@ from occamid.identification.families import Family, families
 from occamid.identification.folds import Fold, Part, folds, whole
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
+from occamid.identification.thinning import between, thin
 from occamid.training.cores import side_by_side
 
 Array = np.ndarray
@@ -75,14 +76,18 @@ def judge(
     options: Options,
     clock: Clock,
     checkpoints: Checkpoints | None = None,
-    given: int | None = None,
 ) -> Judgement:
-    """Try every family on held-back data and choose; ``given`` as in :func:`families`.
+    """Try every family on held-back data and choose.
 
+    Of very long records a part is learned from, and what lies between is judged on, too.
     What is far behind after the first fold, or the second, is not heard in the others.
     """
+    given, rows = sum(map(len, records)), options.budget.rows
+    long = between(records, rows)
+    records = thin(records, rows)
     tried = families(options, records, given)
     held = folds(records, options.budget.folds)
+    held = [f._replace(long=tuple(long[k :: len(held)])) for k, f in enumerate(held)]
     hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
     court = _Court(options, clock, checkpoints, given)
@@ -125,7 +130,7 @@ def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"], factor: 
 
 
 def _held_back(held: Sequence[Fold]) -> int:
-    return sum(len(p.record) - p.known for fold in held for p in fold.parts)
+    return sum(len(p.record) - p.known for fold in held for p in fold.runs)
 
 
 class _Answer(NamedTuple):
@@ -183,7 +188,7 @@ class _Court:
                 if name not in own:
                     raise DataError(missing)
                 model = shop.model(own[name], bar)
-                misses = [miss_of(model, part) for part in fold.parts]
+                misses = [miss_of(model, part) for part in fold.runs]
                 if not any(map(len, misses)):
                     raise DataError("held-back rows are fewer than the lags")
                 found[name] = _Answer(model, misses, time.perf_counter() - began)
@@ -225,11 +230,11 @@ def _write_down(
     judged = {n: (a.model, a.misses) for n, a in answers.items() if a.model is not None}
     common = [
         min((len(misses[k]) for _, misses in judged.values()), default=0)
-        for k in range(len(fold.parts))
+        for k in range(len(fold.runs))
     ]
     common = [
         min(count, max(0, len(part.record) - max(part.known, widest)))
-        for count, part in zip(common, fold.parts, strict=True)
+        for count, part in zip(common, fold.runs, strict=True)
     ]
     for name, (model, misses) in judged.items():
         hearing = hearings[name]

@@ -40,7 +40,6 @@ RANGE = 8.0  # outputs beyond this many standard deviations count as this far, a
 PRUNED = 1e6  # precision of a group, in units of its weights, beyond which it is zero
 FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates
 SMALLEST, LARGEST = 1e-4, 1e7  # bounds of α
-SETTLED, PATIENCE = 1e-5, 9  # fall of the energy that counts as rest, and for how many iterations
 
 
 class State(NamedTuple):
@@ -51,7 +50,6 @@ class State(NamedTuple):
     alpha: Float[jax.Array, " G"]
     variance: Float[jax.Array, " ny"]
     damping: Float[jax.Array, ""]
-    resting: Int[jax.Array, ""]  # iterations without much change, one after the other
 
 
 class Fit(NamedTuple):
@@ -211,12 +209,8 @@ def _refine(
         w, m = pair
         squares = jnp.sum(_residual(place, w) ** 2, axis=0)
         variance = jnp.maximum(squares / rows, 1e-10 * scale.spread**2)
-        begun = State(w, m, first, variance, jnp.asarray(FIRST_DAMPING), jnp.asarray(0))
-        _, state = jax.lax.while_loop(
-            lambda pair: (pair[0] < iterations) & (pair[1].resting < PATIENCE),
-            lambda pair: (pair[0] + 1, _step(place, *pair)),
-            (jnp.asarray(0), begun),
-        )
+        state = State(w, m, first, variance, jnp.asarray(FIRST_DAMPING))
+        state = jax.lax.fori_loop(0, iterations, partial(_step, place), state)
         return _finish(place, state)
 
     return jax.lax.map(one, (start, mask), batch_size=together)
@@ -316,8 +310,7 @@ def _step(place: _Place, k: jax.Array, state: State) -> State:
         return 0.5 * jnp.sum(r**2 / state.variance) + 0.5 * jnp.sum(at.prior * w**2)
 
     w = state.w - state.mask * damped(at.precision, at.gradient, state.damping)
-    before, after = energy(state.w, at.r), energy(w, _residual(place, w))
-    better = lower(after, before)
+    better = lower(energy(w, _residual(place, w)), energy(state.w, at.r))
     update = (k >= FIRST_UPDATE) & ((k - FIRST_UPDATE) % EVERY == 0)
     due = update | (k < FIRST_UPDATE)  # the inverse is as dear as the step itself
     alpha, variance = jax.lax.cond(
@@ -325,15 +318,12 @@ def _step(place: _Place, k: jax.Array, state: State) -> State:
         lambda: _evidence_update(place, state, at.r, _determined(state, at)),
         lambda: (state.alpha, state.variance),
     )
-    fall = (before - after) / jnp.maximum(jnp.abs(before), 1e-300)
-    slow = jnp.where(better, fall < SETTLED, state.damping > FIRST_DAMPING)
     return State(
         w=jnp.where(better, w, state.w),
         mask=state.mask,
         alpha=jnp.where(update & place.shrink, alpha, state.alpha),
         variance=variance,
         damping=next_damping(state.damping, better),
-        resting=jnp.where(slow, state.resting + 1, 0),
     )
 
 

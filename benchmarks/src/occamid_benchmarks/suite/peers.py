@@ -22,8 +22,8 @@ from occamid.errors import DataError, OccamidError
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import CLASSICAL, Family
 from occamid.identification.folds import whole
-from occamid.identification.identify import thin
 from occamid.identification.options import BUDGETS
+from occamid.identification.thinning import thin
 from occamid_benchmarks.baselines.grid import delays, tried
 from occamid_benchmarks.baselines.subspace import StateSpace, fit_subspace
 

@@ -23,7 +23,7 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.files.plain import plain
 from occamid.identification.families import families
 from occamid.identification.folds import Fold, folds
-from occamid.identification.identify import Fit, identify, thin
+from occamid.identification.identify import Fit, identify
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import Hearing, hear, mean_square, pieces_of, rmse_of
@@ -38,6 +38,7 @@ from occamid.identification.search.trials import (
     grounds,
     picked,
 )
+from occamid.identification.thinning import thin
 
 if TYPE_CHECKING:
     import optuna

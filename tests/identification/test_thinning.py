@@ -1,0 +1,37 @@
+"""Pieces of long records, and the runs between them."""
+
+import numpy as np
+
+from occamid import Record
+from occamid.identification.thinning import LONGEST_RUN, SHORTEST_PIECE, between, thin
+
+
+def record(rows: int) -> Record:
+    return Record(u=np.arange(rows, dtype=float), y=np.arange(rows, dtype=float))
+
+
+def test_short_records_are_whole_and_leave_nothing() -> None:
+    whole = (record(900),)
+    assert thin(whole, 1000) is whole
+    assert between((record(900),), 1000) == []
+
+
+def test_runs_lie_between_the_pieces_and_touch_none_of_them() -> None:
+    whole = (record(20_000), record(7_000))
+    learned = {
+        k: {int(v) for part in thin((r,), 3_000) for v in part.y[part.lead :, 0]}
+        for k, r in enumerate(whole)
+    }
+    for k, r in enumerate(whole):
+        runs = between((r,), 3_000)
+        assert runs
+        for part in runs:
+            judged = part.record.y[part.known :, 0]
+            assert SHORTEST_PIECE <= len(judged) <= LONGEST_RUN
+            assert not learned[k] & {int(v) for v in judged}
+            assert np.all(np.diff(part.record.y[:, 0]) == 1)  # without a break
+
+
+def test_of_several_records_every_run_is_of_one() -> None:
+    for part in between((record(20_000), record(7_000)), 3_000):
+        assert np.all(np.diff(part.record.u[:, 0]) == 1)
