@@ -15,6 +15,7 @@ from occamid.data.steps import Steps
 from occamid.files.plain import cell_name, in_order
 from occamid.identification.identify import Fit
 from occamid.identification.job import Job
+from occamid.identification.options import Options
 from occamid.identification.thinning import thin
 from tests.support.faults import good
 
@@ -86,3 +87,24 @@ def test_pieces_know_where_they_are() -> None:
     record = replace(good(), start=10.0, input_units=("V",))
     piece = record[100:200]
     assert (piece.start, piece.input_units) == (60.0, ("V",))
+
+
+def test_a_long_slow_log_is_taken_in_longer_steps_and_repeated_so(tmp_path: Path) -> None:
+    t = np.arange(9_000)
+    u, y = np.sin(t / 200), np.sin(t / 200 - 0.5)
+    pd.DataFrame({"u": u, "y": y}).to_csv(tmp_path / "log.csv", index=False)
+    log = str(tmp_path / "log.csv")
+    job = Job(
+        files=(log,), inputs=("u",), outputs=("y",), split=0.7, options=Options(effort="quick")
+    )
+    data = job.look()
+    assert data.job.prepare == Steps(decimate=4)  # 6,300 rows for 2,000 of the effort
+    assert [f.kind for f in data.findings] == ["longer steps"]
+    assert [len(r) for r in data.estimation + data.test] == [1575, 675]
+    assert [len(r) for r in data.logged[0] + data.logged[1]] == [6300, 2700]
+    again = Job(**data.job.model_dump()).look()
+    np.testing.assert_array_equal(again.estimation[0].y, data.estimation[0].y)
+    for change in ({"every_row": True}, {"options": Options(effort="quick", input_lags=4)}):
+        same = job.model_copy(update=change).look()
+        assert len(same.estimation[0]) == 6300
+        assert not same.findings

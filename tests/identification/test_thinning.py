@@ -3,7 +3,7 @@
 import numpy as np
 
 from occamid import Record
-from occamid.identification.thinning import LONGEST_RUN, SHORTEST_PIECE, between, thin
+from occamid.identification.thinning import LONGEST_RUN, SHORTEST_PIECE, between, stride, thin
 
 
 def record(rows: int) -> Record:
@@ -35,3 +35,25 @@ def test_runs_lie_between_the_pieces_and_touch_none_of_them() -> None:
 def test_of_several_records_every_run_is_of_one() -> None:
     for part in between((record(20_000), record(7_000)), 3_000):
         assert np.all(np.diff(part.record.u[:, 0]) == 1)
+
+
+def sines(*periods: float, noise: float = 0.0, rows: int = 20_000) -> Record:
+    """An output for every period, in rows."""
+    t = np.arange(rows)[:, None]
+    y = np.sin(2 * np.pi * t / np.array(periods))
+    y += noise * np.random.default_rng(0).normal(size=y.shape)
+    return Record(u=y[:, :1], y=y)
+
+
+def test_a_slow_process_is_taken_in_longer_steps_as_far_as_needed() -> None:
+    assert stride([sines(1000.0)], 20_000) == 1  # nothing has to be left out
+    assert stride([sines(1000.0)], 5_000) == 4
+    assert stride([sines(1000.0, noise=0.05)], 5_000) == 4  # white noise is no motion
+    assert stride([sines(1000.0), sines(1000.0)], 5_000) == 8
+
+
+def test_the_fastest_output_limits_the_steps() -> None:
+    assert 2 <= stride([sines(60.0)], 2_000) <= 3  # twenty steps in a period, of ten wanted
+    assert stride([sines(1000.0, 60.0)], 2_000) == stride([sines(60.0)], 2_000)
+    assert stride([sines(15.0)], 2_000) == 1
+    assert stride([Record(u=np.zeros(9_000), y=np.zeros(9_000))], 2_000) == 5

@@ -85,6 +85,12 @@ Example = Annotated[
 Config = Annotated[Path | None, typer.Option(help="TOML file of a job, such as RUN/settings.toml.")]
 Seed = Annotated[int | None, typer.Option(help="Fixes everything that is random.")]
 Out = Annotated[Path, typer.Option(help="Run folder to write.")]
+EveryRow = Annotated[
+    bool,
+    typer.Option(
+        "--every-row", help="Never take longer steps than the log's, however slow the process is."
+    ),
+]
 Force = Annotated[
     bool, typer.Option("--force", help="Replace the run in the folder; other files stay.")
 ]
@@ -141,6 +147,7 @@ def data_options(told: dict[str, Any]) -> dict[str, Any]:
         "test": [str(p.absolute()) for p in told["test"] or []],
         "resample": (resample or None) if step is None else step,
         "prepare": told["prepare"],
+        "every_row": told["every_row"] or None,
     }
 
 

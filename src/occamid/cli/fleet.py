@@ -39,6 +39,7 @@ def fleet(
     variable: a.Variable = None,
     split: a.Split = None,
     prepare: a.Prepare = None,
+    every_row: a.EveryRow = False,
     effort: a.Effort = None,
     network: a.Network = None,
     hidden: a.Hidden = None,

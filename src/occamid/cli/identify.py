@@ -22,6 +22,7 @@ def identify(
     test: a.Test = None,
     split: a.Split = None,
     prepare: a.Prepare = None,
+    every_row: a.EveryRow = False,
     effort: a.Effort = None,
     network: a.Network = None,
     hidden: a.Hidden = None,

@@ -22,6 +22,7 @@ def search(
     test: a.Test = None,
     split: a.Split = None,
     prepare: a.Prepare = None,
+    every_row: a.EveryRow = False,
     trials: a.Trials = 30,
     pick: a.Pick = "simplest",
     study: a.Study = None,

@@ -69,8 +69,8 @@ def _check_study(path: Path, out: Path, read: list[Path]) -> None:
 
 def _run(job: Job, place: Place, plan: Plan, *, resume: bool, quiet: bool) -> dict[str, Any]:
     """Read, search, fit and write; trials are kept beside the folder until then."""
-    estimation, test, noticed, job = job.look()
-    found = ordered([*noticed, *check(estimation, test)])
+    estimation, test, noticed, job, logged = job.look()
+    found = ordered([*noticed, *check(*logged)])
     if not quiet:
         show(found)
     out = place.folder

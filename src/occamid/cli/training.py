@@ -63,8 +63,8 @@ def job_of(
 
 def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, Any]:
     """Read, identify, judge and write; finished cycles are kept beside the folder until then."""
-    estimation, test, noticed, job = job.look()
-    found = ordered([*noticed, *check(estimation, test)])
+    estimation, test, noticed, job, logged = job.look()
+    found = ordered([*noticed, *check(*logged)])
     if not quiet:
         show(found)
     out = place.folder

@@ -116,8 +116,8 @@ def _identified(unit: Unit, place: Place) -> Row:
     """Read, identify, judge and write; finished cycles are kept until then."""
     began, worked = time.perf_counter(), time.process_time()
     data = _data(unit.job)
-    estimation, test, noticed, job = unit.job.look()
-    found = ordered([*noticed, *check(estimation, test)])
+    estimation, test, noticed, job, logged = unit.job.look()
+    found = ordered([*noticed, *check(*logged)])
     checkpoints = Checkpoints(unit.folder.with_name(f".{unit.folder.name}.partial"))
     fit = identify(estimation, job.options, checkpoints=checkpoints)
     with new_folder(place) as folder:

@@ -17,7 +17,7 @@ from occamid.data.steps import Steps
 from occamid.errors import DataError, SettingsError
 from occamid.identification.families import families
 from occamid.identification.options import Options
-from occamid.identification.thinning import thin
+from occamid.identification.thinning import stride, thin
 from occamid.reading.assets import Asset
 from occamid.reading.files import Reading, examine, same_step
 from occamid.reading.steps import Gaps
@@ -25,6 +25,7 @@ from occamid.training.settings import read_toml, readable
 
 Column = str | int
 LONGEST_LAG = 200  # that is ever proposed
+SHORTEST_FILTERED = 30  # steps that a record must have for the filter of longer ones
 
 
 class Data(NamedTuple):
@@ -34,6 +35,7 @@ class Data(NamedTuple):
     test: tuple[Record, ...]
     findings: tuple[Finding, ...]
     job: Job  # with what was found on the data, to be repeated on others
+    logged: tuple[tuple[Record, ...], tuple[Record, ...]]  # both before longer steps were taken
 
 
 class Job(BaseModel):
@@ -56,6 +58,7 @@ class Job(BaseModel):
     test: tuple[str, ...] = Field((), description="files the model must not see")
     split: float | None = Field(None, gt=0, lt=1, description="share to estimate on, rest to test")
     prepare: Steps | None = Field(None, description="what is done to the data before")
+    every_row: bool = Field(False, description="no longer steps, however slow the process is")
     options: Options = Field(default_factory=Options, description="effort and what is fixed")
 
     @field_validator("prepare", mode="before")
@@ -91,7 +94,8 @@ class Job(BaseModel):
         """Estimation and test records, what was noticed in reading, and the job as it was done."""
         if self.example is not None:
             twin = self._twin()
-            return Data((twin.estimation,), (twin.test,), (), self)
+            both = ((twin.estimation,), (twin.test,))
+            return Data(*both, (), self, both)
         if not self.files:
             raise SettingsError(
                 "name one or more files, or a simulated process with `example`; there are "
@@ -105,11 +109,24 @@ class Job(BaseModel):
             others, more = self._examine(self.test, constant=True)
             others, findings = tuple(same_step([raw[0], *others])[1:]), findings + more
         estimation, test, job = self._prepared(raw, others)
+        logged = (estimation, test)
+        if (steps := self._stride(estimation, (*raw, *others))) > 1:
+            longer = self.model_copy(update={"prepare": Steps(decimate=steps)})
+            estimation, test, job = longer._prepared(raw, others)
+            findings += (_longer_steps(steps, estimation[0].sampling_time),)
         estimation, lost = without_splinters(estimation)
         test = without_splinters(test)[0] if test else ()
         findings += (_left_out(lost),) if lost else ()
         check_test(self.options, estimation, test)
-        return Data(estimation, test, findings, job)
+        return Data(estimation, test, findings, job, logged)
+
+    def _stride(self, estimation: Sequence[Record], raw: Sequence[Record]) -> int:
+        """Every how many-th row is taken; one where the user has said anything about steps."""
+        lags = {"input_lags", "output_lags", "input_delay"} & set(self.options.given())
+        if self.every_row or lags or self.prepare is not None or self.resample:
+            return 1
+        found = stride(estimation, self.options.budget.rows)
+        return found if min(map(len, raw)) > SHORTEST_FILTERED * found else 1
 
     def _prepared(
         self, raw: tuple[Record, ...], others: tuple[Record, ...]
@@ -157,6 +174,16 @@ class Job(BaseModel):
             constant=constant,
             asset=self._asset(),
         )
+
+
+def _longer_steps(steps: int, seconds: float) -> Finding:
+    return Finding(
+        "longer steps", "note", "",
+        f"the outputs move slowly: of every {steps} rows one is taken, after a filter, which makes "
+        f"steps of {seconds:g} s",
+        "all of a long log in longer steps says more than pieces of it",
+        "with `every_row` pieces are trained on at the rate of the log",
+    )  # fmt: skip
 
 
 def _left_out(rows: int) -> Finding:

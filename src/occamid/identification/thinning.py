@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from occamid.assessment.check.dynamics import fastest
 from occamid.data.record import Record
 from occamid.identification.folds import HISTORY, Part, piece
 
 PIECES = 5  # of which very long records are trained on, fewer where they would be short:
 SHORTEST_PIECE = 500  # rows
 LONGEST_RUN = 5_000  # rows of a free run between the pieces
+STEPS = 20  # in a period of an output's fastest motion, which a longer step must leave
 
 
 class Cut(NamedTuple):
@@ -22,6 +24,18 @@ class Cut(NamedTuple):
     record: int
     first: int
     stop: int
+
+
+def stride(records: Sequence[Record], most: int) -> int:
+    """Every how many-th row of a slow process is enough, and brings its rows down to ``most``.
+
+    All of its time in longer steps says more than short pieces of it.  One, where outputs move
+    too fast for that.
+    """
+    wanted = -(-sum(map(len, records)) // most)
+    longest = max(records, key=len)
+    moves = [fastest(y) for y in longest.y.T] if wanted > 1 else []
+    return max(1, min([wanted, *(int(1 / (STEPS * f)) for f in moves if f)]))
 
 
 def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:

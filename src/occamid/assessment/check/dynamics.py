@@ -184,23 +184,27 @@ def _held(blocks: list[Record], j: int) -> bool:
     return bool(u[1:] @ u[:-1] > 0.5 * (u @ u))
 
 
-def too_fast(channel: Channel) -> Iterator[Finding]:
-    """An output in which nothing happens for hundreds of samples, noise apart."""
-    x = max(channel.parts, key=len)
-    if len(x) < 4 * TOO_FAST or np.ptp(x) == 0:
-        return
+def fastest(x: Float[Array, " T"]) -> float | None:
+    """Cycles a sample below which 99 % of a signal's power lies, white noise apart."""
+    if np.ptp(x) == 0:
+        return None
     f, power = welch(x - x.mean(), nperseg=min(len(x), SEGMENT), detrend="linear")
     signal = np.maximum(power - np.median(power[len(power) // 2 :]), 0)
     signal[0] = 0
     if not signal.sum():
-        return
-    fastest = float(f[np.searchsorted(np.cumsum(signal) / signal.sum(), 0.99)])
-    if fastest * TOO_FAST < 1:
-        factor = max(2, int(1 / (40 * max(fastest, f[1]))))
+        return None
+    return max(float(f[1]), float(f[np.searchsorted(np.cumsum(signal) / signal.sum(), 0.99)]))
+
+
+def too_fast(channel: Channel) -> Iterator[Finding]:
+    """An output in which nothing happens for hundreds of samples, noise apart."""
+    x = max(channel.parts, key=len)
+    found = fastest(x) if len(x) >= 4 * TOO_FAST else None
+    if found is not None and found * TOO_FAST < 1:
         yield finding(
             "too fast", "advice", channel.name,
             (f"{channel.word} hardly moves from sample to sample: its fastest motion takes "
-             f"{1 / max(fastest, f[1]):.0f} samples",
+             f"{1 / found:.0f} samples",
              "neighbours say the same, and models need long lags",
-             f"keep every {factor}th sample with prepare"),
+             f"keep every {max(2, int(1 / (40 * found)))}th sample with prepare"),
         )  # fmt: skip
