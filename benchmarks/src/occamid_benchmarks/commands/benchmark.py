@@ -15,6 +15,7 @@ from occamid.files.atomic import replace_file
 from occamid_benchmarks import RESULTS, automatic, experiments, reproduce
 from occamid_benchmarks.baselines import measure
 from occamid_benchmarks.commands.peers import peers
+from occamid_benchmarks.commands.profile import profile
 from occamid_benchmarks.commands.progress import training_bar
 from occamid_benchmarks.commands.suite import suite
 from occamid_benchmarks.registry import BENCHMARKS
@@ -29,6 +30,7 @@ Out = Annotated[
 Seed = Annotated[int | None, typer.Option(min=0, help="Fixes the initial weights.")]
 app.command()(suite)
 app.command()(peers)
+app.command()(profile)
 
 
 @app.command("list")
