@@ -9,6 +9,7 @@ dynamics, such as one step, is no equilibrium of the process.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -24,7 +25,8 @@ from occamid.training.model import Model
 
 Array = np.ndarray
 ORDERS = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20, 30)
-DELAYS = (0, 1, 2, 3, 5, 8, 12, 18)
+NEAR, FAR, STEP = 20, 200, 5  # delays up to the first are all tried, then up to the second in steps
+MOST_COLUMNS = 1000  # of the regression: delays of many inputs are looked for less far
 WIDE = 1e4  # prior variance of a coefficient in scaled units: no shrinkage
 ROWS_PER_TERM = 4  # fewer rows for each regressor than this are not fitted
 
@@ -46,21 +48,23 @@ class _Problem(NamedTuple):
     Q_y: Float[Array, "p ny"]
     rest: Float[Array, " ny"]  # squares no column can explain
     rows: int
-    start: int
     scaling: Scaling
 
 
 def fit_arx(records: Sequence[Record]) -> list[Arx]:
     """The best delay by BIC for every order that the records can bear, best order first."""
     problem = _problem(as_records(records))
+    solve = partial(_solve, problem, sampling_time=records[0].sampling_time)
+    longest = max(lag for _, lag in problem.terms.inputs)
     found = []
-    for order in (n for n in ORDERS if n <= problem.start):
-        fits = [
-            _solve(problem, order, delay, records[0].sampling_time)
-            for delay in DELAYS
-            if delay + order <= problem.start + 1
-        ]
-        found.append(min(fits, key=lambda fit: fit.bic))
+    for order in (n for n in ORDERS if n <= problem.terms.output_lag):
+        most = longest + 1 - order
+        coarse = [d for d in (*range(NEAR), *range(NEAR, FAR + 1, STEP)) if d <= most]
+        best = min((solve(order, delay) for delay in coarse), key=lambda fit: fit.bic)
+        if best.delay >= NEAR:  # between the steps
+            close = range(best.delay - STEP + 1, min(best.delay + STEP, most + 1))
+            best = min((solve(order, delay) for delay in close), key=lambda fit: fit.bic)
+        found.append(best)
     return sorted(found, key=lambda fit: fit.bic)
 
 
@@ -75,15 +79,17 @@ def _problem(records: tuple[Record, ...]) -> _Problem:
             f'record "{records[0].name}" is too short for a linear model of {channels} channels; '
             "use longer records."
         )
-    terms = all_terms(records[0], most, most)
+    nu = records[0].u.shape[1]
+    far = min(most + FAR, total // 12, shortest // 2, (MOST_COLUMNS - most * (channels - nu)) // nu)
+    terms = all_terms(records[0], max(most, far), most)
     with jax.enable_x64(True):  # windows in single precision would round what is solved for
-        data = windows([scaling.apply(r) for r in records], terms, most)
+        data = windows([scaling.apply(r) for r in records], terms, terms.max_lag)
     used = np.asarray(data.valid, dtype=bool).reshape(-1)
     Z, Y = (np.asarray(x, np.float64).reshape(len(used), -1)[used] for x in (data.z, data.y))
     Q, R = np.linalg.qr(np.concatenate([Z, np.ones((len(Z), 1))], axis=1))
     Q_y = Q.T @ Y
     rest = np.maximum(np.sum(Y**2, axis=0) - np.sum(Q_y**2, axis=0), 0.0)
-    return _Problem(terms, R, Q_y, rest, len(Z), most, scaling)
+    return _Problem(terms, R, Q_y, rest, len(Z), scaling)
 
 
 def _solve(problem: _Problem, order: int, delay: int, sampling_time: float) -> Arx:
