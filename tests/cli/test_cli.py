@@ -71,7 +71,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     base = tmp_path_factory.mktemp("finished")
     (base / "tiny.toml").write_text(TINY, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        code, _ = call_main(
+        code = call_main(
             patch,
             *("identify", "--example", "hairdryer-twin"),
             *("--config", base / "tiny.toml", "--out", base / "made" / "out"),
@@ -296,15 +296,6 @@ def test_help_names_the_processes_and_options() -> None:
 def test_the_installed_command_is_main() -> None:
     (command,) = entry_points(group="console_scripts", name="occamid")
     assert command.load() is cli.main
-
-
-def test_the_compilation_cache_is_in_the_users_cache_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    code, told = call_main(monkeypatch, "identify")
-    assert code == 2
-    assert told["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "occamid" / "jax")
 
 
 # --- errors of the user -------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "tiny.toml").write_text(TINY, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
-        code, _ = call_main(patch, *NAMED, "good.csv", "--config", "tiny.toml", "--out", "run")
+        code = call_main(patch, *NAMED, "good.csv", "--config", "tiny.toml", "--out", "run")
     assert code == 0
     for path in (*base.glob("run/*.html"), *base.glob("run/*.png")):
         path.unlink()  # large, and not read
@@ -136,10 +136,11 @@ INTO = (*NAMED, "--out", "out", "--json")
 FROM_TOML = ("identify", "--config", "bad.toml", "--out", "out")
 JOB_KEYS = (
     "example, files, inputs, outputs, time, sampling_time, experiment, resample, gaps, variable, "
-    "test, split, prepare, options."
+    "by, asset, test, split, prepare, every_row, options."
 )
 PLAN_KEYS = (
-    "effort, network, order, units, hidden, activation, input_lags, output_lags, lam, restarts, "
+    "effort, network, order, units, hidden, activation, input_lags, output_lags, "
+    "input_delay, skip, refined, lam, restarts, "
     "cycles, epochs, "
     "single, seed."
 )

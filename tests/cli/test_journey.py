@@ -148,7 +148,7 @@ def test_two_inputs_and_two_outputs(
     monkeypatch.chdir(two_by_two)
 
     def answer(*arguments: object) -> Any:
-        code, _ = call_main(monkeypatch, *arguments, "--json")
+        code = call_main(monkeypatch, *arguments, "--json")
         said = capsys.readouterr()
         assert (code, said.err) == (0, "")
         return json.loads(said.out)
@@ -421,7 +421,7 @@ def test_what_a_killed_run_left_is_cleaned_by_the_next(
     other.mkdir()
     (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    code, _ = call_main(
+    code = call_main(
         monkeypatch, "identify", "--config", "tiny.toml", "--out", "out", "--resume", "--json"
     )
     assert code == 0

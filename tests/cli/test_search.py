@@ -52,7 +52,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "job.toml").write_text(TINY, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         told = ("--config", base / "job.toml", "--trials", 3, "--out", base / "run")
-        code, _ = call_main(patch, "search", *told)
+        code = call_main(patch, "search", *told)
     assert code == 0
     assert [p.name for p in base.iterdir() if p.name.startswith(".")] == []
     return base / "run"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from occamid import cli
+from occamid.cli.compiled import VARIABLE
 
 
 class Outcome(NamedTuple):
@@ -19,23 +20,23 @@ class Outcome(NamedTuple):
     err: str
 
 
-JAX = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
+# What the command tells JAX for its process is not for this one, nor for programs that tests start.
+JAX = (VARIABLE, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "XLA_FLAGS")
 
 
-def call_main(patch: pytest.MonkeyPatch, *args: object) -> tuple[int, dict[str, str]]:
-    """``occamid ARGS`` in this process: the exit code, and what it would tell JAX globally."""
-    for name in JAX:
-        patch.setenv(name, "")
-        patch.delenv(name)
+def call_main(patch: pytest.MonkeyPatch, *args: object) -> int:
+    """``occamid ARGS`` in this process: the exit code."""
+    before = {name: os.environ[name] for name in JAX if name in os.environ}
+    patch.setenv(VARIABLE, "unused")
     patch.setattr(sys, "argv", ["occamid", *map(str, args)])
     patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets its own
     with pytest.raises(SystemExit) as caught:
         cli.main()
     assert caught.value.code is None or isinstance(caught.value.code, int)
-    told = {name: os.environ[name] for name in JAX}
-    for name in JAX:  # it is not for the programs that the tests start
-        patch.delenv(name)
-    return caught.value.code or 0, told
+    for name in JAX:
+        os.environ.pop(name, None)
+    os.environ.update(before)
+    return caught.value.code or 0
 
 
 class Runner:
@@ -45,7 +46,7 @@ class Runner:
         self._patch, self._capsys, self._here = monkeypatch, capsys, here
 
     def __call__(self, *args: object) -> Outcome:
-        code, _ = call_main(self._patch, *args)
+        code = call_main(self._patch, *args)
         return Outcome(code, *self._capsys.readouterr())
 
     def fails(self, *args: object) -> str:

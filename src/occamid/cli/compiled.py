@@ -51,7 +51,7 @@ def kept_programs() -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[VARIABLE]
+        os.environ.pop(VARIABLE, None)
         publish(own, shared)
 
 

@@ -87,10 +87,10 @@ def write(
     _write_text(folder / SETTINGS, job.to_toml())
     _write_text(folder / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
     _write_text(folder / CONTENT, json.dumps(page, allow_nan=False))
-    if pictures:
-        _draw(fit, page, (unseen or seen)[0], folder)
     about = {"job": job.model_dump(mode="json"), "provenance": provenance()}
     fit.model.save(folder / MODEL, about)
+    if pictures:
+        _draw(fit, page, (unseen or seen)[0], folder)
     return summary | {"verdict": page["verdict"]}
 
 
