@@ -32,7 +32,6 @@ WHOLE = b"a" * 1000 + b"b" * 1000
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
-    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
     return compiled.folder()
 
 

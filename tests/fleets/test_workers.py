@@ -20,7 +20,7 @@ from tests.support.places import CACHE
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
-COUNT = 5
+COUNT = 3
 PATIENCE = 400  # seconds, on a machine that does other things too
 MAIN = ("-c", "from occamid.cli import main; main()")
 CHILD = {"JAX_COMPILATION_CACHE_DIR": str(CACHE), "OCCAMID_THREADS": "2"}
@@ -124,6 +124,7 @@ def test_a_killed_client_is_resumed(home: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in done} == done
 
 
+@pytest.mark.study
 def test_a_cluster_does_the_work(home: Path) -> None:
     place = home / "scheduler.json"
     dask = (sys.executable, "-m", "dask")

@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
 
 
 # What the command tells JAX for its process is not for this one, nor for programs that tests start.
-JAX = (VARIABLE, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "XLA_FLAGS")
+JAX = (VARIABLE, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
 
 
 def call_main(patch: pytest.MonkeyPatch, *args: object) -> int:

@@ -21,7 +21,6 @@ from pathlib import Path
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 LARGEST = 1_000_000_000  # bytes; the oldest entries beyond are removed
 OLDEST = 7 * 24 * 3600  # seconds after which a folder that a killed command left is removed
-OLDER_EMITTERS = "--xla_cpu_use_fusion_emitters=false"
 ENTRY = "-cache"  # what the names of JAX's entries end with
 
 
@@ -32,10 +31,6 @@ def kept_programs() -> Iterator[None]:
     Where nothing can be written, or where the user has named a folder, nothing is kept here.
     """
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-    # A third less time to compile, and programs as fast (docs/speed.md).  XLA ends the process at a
-    # flag that it does not know, so only versions that were tried get it.
-    if "XLA_FLAGS" not in os.environ and version("jaxlib").startswith("0.10."):
-        os.environ["XLA_FLAGS"] = OLDER_EMITTERS
     if VARIABLE in os.environ:
         yield
         return
