@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from occamid.cli import compiled
+from occamid.training.cores import side_by_side
 
 WRITER = """
 import os, sys, time
@@ -32,6 +34,9 @@ WHOLE = b"a" * 1000 + b"b" * 1000
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    deadline = time.monotonic() + 60
+    while compiled.jobs_left() and time.monotonic() < deadline:  # of tests before
+        time.sleep(0.01)
     return compiled.folder()
 
 
@@ -113,3 +118,27 @@ def test_a_folder_of_the_users_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
     with compiled.kept_programs():
         assert os.environ[compiled.VARIABLE] == str(tmp_path)
     assert os.environ[compiled.VARIABLE] == str(tmp_path)
+
+
+def test_what_may_still_be_written_is_not_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C a training that nobody waits for may be at work on an entry."""
+    monkeypatch.setenv("OCCAMID_THREADS", "2")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        begun.wait(10)
+        raise KeyboardInterrupt
+
+    def stay() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    with compiled.kept_programs():
+        own = Path(os.environ[compiled.VARIABLE])
+        (own / "half-cache").write_bytes(b"a")
+        with pytest.raises(KeyboardInterrupt):
+            side_by_side([fail, stay])
+    assert compiled.jobs_left()
+    go_on.set()
+    assert entries(home) == {}
+    assert not own.exists()

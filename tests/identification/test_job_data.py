@@ -104,6 +104,8 @@ def test_a_long_slow_log_is_taken_in_longer_steps_and_repeated_so(tmp_path: Path
     assert [len(r) for r in data.logged[0] + data.logged[1]] == [6300, 2700]
     again = Job(**data.job.model_dump()).look()
     np.testing.assert_array_equal(again.estimation[0].y, data.estimation[0].y)
+    auto = Options(effort="quick", input_lags="auto", output_lags="auto")  # as settings.toml has it
+    assert job.model_copy(update={"options": auto}).look().job.prepare == Steps(decimate=4)
     for change in ({"every_row": True}, {"options": Options(effort="quick", input_lags=4)}):
         same = job.model_copy(update=change).look()
         assert len(same.estimation[0]) == 6300

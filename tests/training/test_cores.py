@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from occamid.training import cores as module
-from occamid.training.cores import VARIABLE, cores, side_by_side
+from occamid.training.cores import VARIABLE, cores, limited, side_by_side
 
 
 @pytest.fixture
@@ -99,4 +99,14 @@ def test_a_job_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(VARIABLE, "5")
     assert side_by_side([cores, cores]) == [2, 2]
     assert side_by_side([cores]) == [5]
+    assert cores() == 5
+
+
+def test_fewer_cores_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "5")
+    with limited(2):
+        assert cores() == 2
+        with limited(1):
+            assert cores() == 1
+        assert cores() == 2
     assert cores() == 5

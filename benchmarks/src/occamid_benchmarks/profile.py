@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections import defaultdict
@@ -12,7 +11,7 @@ import jax.monitoring
 
 from occamid.identification.identify import identify
 from occamid.identification.progress import Stage
-from occamid.training.cores import VARIABLE
+from occamid.training.cores import limited
 from occamid_benchmarks.suite import records
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
@@ -53,16 +52,11 @@ def profile(name: str, effort: str, seed: int = 0) -> list[Share]:
     case = records.load(name)
     meter = _Meter()
     jax.monitoring.register_event_duration_secs_listener(meter.compiled)
-    asked = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "1"  # one stage after the other
     try:
-        identify(case.estimation, effort=effort, seed=seed, progress=meter.stage)
+        with limited(1):  # one stage after the other
+            identify(case.estimation, effort=effort, seed=seed, progress=meter.stage)
         meter.stage(Stage("end", 1.0, 0.0))
     finally:
         jax.monitoring.unregister_event_duration_listener(meter.compiled)
-        if asked is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = asked
     shares = [Share(what, s, c, int(n)) for what, (s, c, n) in meter.found.items()]
     return sorted(shares, key=lambda share: -share.seconds)

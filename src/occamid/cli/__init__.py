@@ -6,13 +6,14 @@ Typer and Rich, and the work is done by modules that are imported inside functio
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 
-from occamid.cli.compiled import kept_programs
+from occamid.cli.compiled import jobs_left, kept_programs
 from occamid.cli.flags import as_flags as as_flags
 from occamid.cli.plugins import Commands
 from occamid.cli.shared import neutral, say
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+STOPPED = 130  # the exit code of Ctrl-C
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
@@ -50,6 +52,9 @@ def main() -> None:
     """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130."""
     with kept_programs():
         code = _run(sys.argv[1:] or ["--help"])
+    if code == STOPPED and jobs_left():  # nobody waits for them
+        sys.stdout.flush()
+        os._exit(code)
     sys.exit(code)
 
 
@@ -58,12 +63,12 @@ def _run(arguments: list[str]) -> int:
     try:
         code = app(arguments, standalone_mode=False) or 0
     except typer.Abort:  # Ctrl-C, which newer versions of Typer return as a code
-        code = 130
+        code = STOPPED
     except OccamidError as error:
         return _fail(str(error))
     except UsageError as error:
         return _fail(error.format_message())
-    if code == 130:
+    if code == STOPPED:
         print("stopped", file=sys.stderr)
     return int(code)
 

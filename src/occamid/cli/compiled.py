@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -47,7 +48,14 @@ def kept_programs() -> Iterator[None]:
         yield
     finally:
         os.environ.pop(VARIABLE, None)
-        publish(own, shared)
+        if not jobs_left():  # else one that was stopped may still write
+            publish(own, shared)
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def jobs_left() -> bool:
+    """Whether a job that was begun side by side with others still runs, as after Ctrl-C."""
+    return any(thread.name.startswith("occamid-job") for thread in threading.enumerate())
 
 
 def folder() -> Path:
@@ -88,4 +96,3 @@ def publish(own: Path, shared: Path) -> None:
         with suppress(OSError):
             if not (shared / path.name).exists():
                 path.replace(shared / path.name)
-    shutil.rmtree(own, ignore_errors=True)

@@ -75,10 +75,10 @@ def fleet(
         require_files(given)
     require_files([prepare] if prepare else [])
 
-    from occamid.cli import fleets  # heavy
+    from occamid.cli import fleets, training  # heavy
     from occamid.fleets.dispatch import Workers
     from occamid.fleets.fleet import Target
 
-    job = fleets.job_of(config, data | {"by": by}, fixed)
+    job, _ = training.job_of(config, data | {"by": by}, fixed)
     to = Target(out, resume, force)
     fleets.run(job, given, to, Workers(cluster, workers), quiet=as_json)

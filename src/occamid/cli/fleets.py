@@ -16,19 +16,11 @@ from occamid.cli.shared import columns, console, neutral, say
 from occamid.errors import DataError
 from occamid.fleets import dispatch
 from occamid.fleets.fleet import PAGE, TABLE, Done, Fleet, Target, run_fleet
-from occamid.identification.job import Job, job_from
+from occamid.identification.job import Job
 from occamid.training.cores import cores
-from occamid.training.settings import read_toml
 
 RESUME = "Finished assets are kept: the same command with --resume goes on from there."
 LISTED = 20  # failures and odd ones that are printed; all are in the table
-
-
-def job_of(config: Path | None, data: dict[str, Any], fixed: dict[str, Any]) -> Job:
-    """What is done to each asset."""
-    if data.get("prepare") is not None:
-        data = data | {"prepare": read_toml(data["prepare"])}
-    return job_from(config, data, fixed)
 
 
 def run(

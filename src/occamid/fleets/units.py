@@ -10,8 +10,6 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import file_digest, sha256
@@ -29,7 +27,7 @@ from occamid.files.plain import plain
 from occamid.identification.identify import identify
 from occamid.identification.job import Job
 from occamid.reporting import runs
-from occamid.training.cores import VARIABLE
+from occamid.training.cores import limited
 
 ROW = "asset.json"  # in the folder of an asset: its row of the table
 SETTINGS = "fleet.toml"  # in the folder of the fleet
@@ -65,7 +63,7 @@ class Unit:
 def do(unit: Unit) -> Row:
     """The row of an asset; one that cannot be identified has a ``message`` and nothing else."""
     try:
-        with _one_thread():
+        with limited(1):  # units run side by side; how many there are changes no number
             return _alone(unit)
     except OccamidError as error:
         return failure(unit, str(error))
@@ -181,17 +179,3 @@ def _file_digest(path: str, size: int, changed: int) -> str:
             return file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise FileError(f"{path}: the file cannot be read: {error.strerror}.") from None
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Units run side by side, so each has one thread; how many there are changes no number."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before

@@ -122,7 +122,7 @@ class Job(BaseModel):
 
     def _stride(self, estimation: Sequence[Record], raw: Sequence[Record]) -> int:
         """Every how many-th row is taken; one where the user has said anything about steps."""
-        lags = {"input_lags", "output_lags", "input_delay"} & set(self.options.given())
+        lags = {"input_lags", "output_lags", "input_delay"} & set(self.options.fixed())
         if self.every_row or lags or self.prepare is not None or self.resample:
             return 1
         found = stride(estimation, self.options.budget.rows)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,13 +19,13 @@ from typing import TypeVar
 T = TypeVar("T")
 VARIABLE = "OCCAMID_THREADS"
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_inside = threading.local()  # ``share`` of the cores that a job of several has for itself
+_inside = threading.local()  # ``share`` of the cores that work in this thread has for itself
 
 
 def cores() -> int:
     """The variable's number if it is set, else what affinity and the control group allow.
 
-    Inside a job of :func:`side_by_side` it is the job's share.
+    Inside :func:`limited`, and so in a job of :func:`side_by_side`, it is the share.
     """
     share: int | None = getattr(_inside, "share", None)
     if share is not None:
@@ -53,16 +54,30 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
     threads = min(len(jobs), cores())
     if threads < 2:
         return [job() for job in jobs]
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="occamid-job")
     share = cores() // threads
     try:
         begun = [pool.submit(partial(_alone, share, job)) for job in jobs]
-        return [future.result() for future in begun]
-    finally:
+        found = [future.result() for future in begun]
+    except BaseException:  # what runs is not waited for
         pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+    return found
 
 
 def _alone(share: int, job: Callable[[], T]) -> T:
     """A job in a thread of its own, which uses no more than its share."""
+    with limited(share):
+        return job()
+
+
+@contextmanager
+def limited(share: int) -> Iterator[None]:
+    """So many cores, whatever there are, for what this thread does meanwhile."""
+    before = getattr(_inside, "share", None)
     _inside.share = share
-    return job()
+    try:
+        yield
+    finally:
+        _inside.share = before

@@ -172,15 +172,21 @@ def unfinished(folder: Path, name: str, effort: str, seeds: Sequence[int]) -> li
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """Every result in a folder; files of other kinds are left alone."""
+    """Every result of the suite in a folder; there must be one."""
+    found = results_of(folder, "suite")
+    if not found:
+        raise FileError(f"{folder} holds no result of the suite; run occamid benchmark suite.")
+    return found
+
+
+def results_of(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Every result of one kind in a folder, which need not be there; others are left alone."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
             content = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise FileError(f"{path} is not a readable result: {error}.") from None
-        if isinstance(content, dict) and content.get("kind") == "suite":
+        if isinstance(content, dict) and content.get("kind") == kind:
             found.append(content)
-    if not found:
-        raise FileError(f"{folder} holds no result of the suite; run occamid benchmark suite.")
     return found

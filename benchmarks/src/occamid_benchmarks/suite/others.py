@@ -32,7 +32,7 @@ from occamid_benchmarks.peers.exchange import (
     read_answer,
     write_problem,
 )
-from occamid_benchmarks.suite.measure import pooled, pooling
+from occamid_benchmarks.suite.measure import pooled, pooling, results_of
 from occamid_benchmarks.suite.records import DAISY_KNOWN, Case
 
 Json = dict[str, Any]
@@ -175,15 +175,7 @@ def finished(folder: Path, name: str, peer: str, digest: str) -> bool:
 
 def read(folder: Path) -> list[Json]:
     """Every result in a folder, which need not be there."""
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            content = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise FileError(f"{path} is not a readable result: {error}.") from None
-        if isinstance(content, dict) and content.get("kind") == "peer":
-            found.append(content)
-    return found
+    return results_of(folder, "peer")
 
 
 def errors_of(results: Sequence[Json], record: str, test: str) -> dict[str, float | None]:

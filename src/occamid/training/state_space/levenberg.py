@@ -161,7 +161,8 @@ def _precision(state: State, prior: Prior, normal: Array) -> tuple[Array, Array]
 
 def _energy(state: State, squares: Array, w: Array, alpha: Array, mean: Array) -> Array:
     away = np.where(state.mask, alpha * (w - mean) ** 2, 0.0)
-    return 0.5 * np.sum(squares / state.variance, axis=1) + 0.5 * np.sum(away, axis=1)
+    with np.errstate(over="ignore"):  # a run that explodes has no energy that is kept
+        return 0.5 * np.sum(squares / state.variance, axis=1) + 0.5 * np.sum(away, axis=1)
 
 
 def _descend(problem: Problem, state: State, at: Expansion, prior: Prior, s: Settings) -> State:
