@@ -30,7 +30,7 @@ lint: $(STAMP)
 
 # Most tests compile many small programs and run each once.  Without optimisation, and with XLA's
 # older emitters for fusions, the same programs are ready in a third of the time.
-QUICKLY := JAX_DISABLE_MOST_OPTIMIZATIONS=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
+QUICKLY := OMP_NUM_THREADS=1 JAX_DISABLE_MOST_OPTIMIZATIONS=1 XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
 
 # Two workers take whole files, in the order of tests/conftest.py: the longest first.
 SHARED := -n 2 --dist loadfile --no-loadscope-reorder

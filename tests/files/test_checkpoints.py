@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from occamid import Batch, Record, Settings, train
+from occamid.data.windows import Shape
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
 from occamid.files.checkpoints import Checkpoints, digest_of
@@ -36,7 +37,7 @@ def resume(
     folder: Path,
     settings: Settings = SMALL,
     record: Record | None = None,
-    shape: tuple[int, int] | None = None,
+    shape: Shape | None = None,
 ) -> tuple[Batch, list[tuple[str, int]]]:
     """An identification with checkpoints, and the cycles that it had to run."""
     watched = Watched(folder)

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from occamid.training import cores as module
-from occamid.training.cores import VARIABLE, cores, limited, side_by_side
+from occamid.training.cores import VARIABLE, cores, limited, side_by_side, small_algebra
 
 
 @pytest.fixture
@@ -110,3 +111,17 @@ def test_fewer_cores_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
             assert cores() == 1
         assert cores() == 2
     assert cores() == 5
+
+
+def test_small_algebra_has_one_thread() -> None:
+    """Threads of LAPACK that wait for each other cost more than half of an identification."""
+
+    def threads() -> set[int]:
+        return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
+
+    before = threads()
+    with threadpool_limits(2, "blas"):
+        with small_algebra():
+            assert threads() == {1}
+        assert threads() == {2}
+    assert threads() == before

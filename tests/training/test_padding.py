@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from occamid import Record, fit_posterior, train
-from occamid.data.windows import Windows, all_terms, padded_shape, windows
+from occamid.data.windows import Shape, Windows, all_terms, padded_shape, windows
+from occamid.identification.folds import folds
 from occamid.networks import MLP, Network, Recurrent
 from occamid.training.curvature import CURVATURES
 from occamid.training.cycle import compress, squared_errors
@@ -20,13 +21,13 @@ from tests.support.small import SMALL, small_record
 
 QUICK = SMALL.replace(restarts=2, cycles=2, epochs=20)
 RECORDS = (small_record(90), small_record(50, seed=1), small_record(31, seed=2))
-SHAPE = (6, 128)
+SHAPE = Shape(6, 128, 176)
 
 
 def test_a_padded_batch_holds_the_same_samples() -> None:
     terms = all_terms(RECORDS[0], 3, 2)
     plain, padded = (windows(RECORDS, terms, 3, shape) for shape in (None, SHAPE))
-    assert padded.z.shape == (*SHAPE, len(terms))
+    assert padded.z.shape == (6, 128, len(terms))
     assert padded.history.shape == (6, 2, 1)
     for name in ("z", "y", "valid", "history"):
         a, b = (np.asarray(getattr(w, name)) for w in (plain, padded))
@@ -39,19 +40,21 @@ def test_a_padded_batch_holds_the_same_samples() -> None:
 @pytest.mark.parametrize("lengths", [(1000,), (999, 3), (130, 120, 90), (7,), (64,), (10_000,) * 5])
 def test_the_padded_shape_has_room_and_is_not_much_larger(lengths: tuple[int, ...]) -> None:
     records = [Record(u=np.arange(float(n)), y=np.arange(float(n))) for n in lengths]
-    count, rows = padded_shape(records)
-    assert len(records) <= count <= len(records) + 1
-    assert count % 2 == 0
+    count, rows, samples = padded_shape(records)
+    assert count == len(records)
     assert max(lengths) <= rows <= 1.15 * max(lengths) + 8
+    assert sum(lengths) <= samples <= 1.15 * sum(lengths) + 8
 
 
-def test_folds_of_a_record_share_their_shape() -> None:
-    """What padding is for: blocks cut from anywhere in a record give few shapes."""
-    record = small_record(1000)
-    shapes = {
-        padded_shape([record[: start - 10], record[start + 210 :]]) for start in (200, 400, 600)
-    }
-    assert len(shapes) <= 2
+def test_there_is_room_for_every_lesson() -> None:
+    """What padding is for: all folds of a cross-validation share their programs."""
+    short, long = small_record(100), small_record(300)
+    assert padded_shape([short, short, short], [long], []) == (3, 320, 320)
+    for fold in folds([small_record(1000)], 5):
+        assert fold.shape == (2, 832, 832)
+        for lesson in (fold.lesson, fold.fewer):
+            assert len(lesson.records) <= 2
+            assert max(len(r) - r.lead for r in lesson.records) <= 832
 
 
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
@@ -102,11 +105,9 @@ NETWORKS: dict[str, Network] = {
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("shape", [None, SHAPE, (8, 200)], ids=str)
+@pytest.mark.parametrize("shape", [None, SHAPE, Shape(8, 200, 200)], ids=str)
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_compression_keeps_loss_gradient_and_curvature(
-    kind: str, shape: tuple[int, int] | None
-) -> None:
+def test_compression_keeps_loss_gradient_and_curvature(kind: str, shape: Shape | None) -> None:
     network = NETWORKS[kind]
     data = windows(RECORDS, all_terms(RECORDS[0], 3, 2), 3, shape)
     small = compress(network, data)

@@ -15,10 +15,11 @@ from scipy.stats import norm
 
 from occamid.assessment.run import Run
 from occamid.bands.mixture import Feedback, Mixture, weighted_median
-from occamid.data.windows import Terms, Windows
+from occamid.data.windows import Terms, Windows, roomy
 from occamid.networks import Network, joined, parted
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import read
+from occamid.training.wide import STEP, widen
 
 Array = np.ndarray
 WIDEST = 10.0  # standard deviations of the output: beyond, first order says only that it failed
@@ -48,13 +49,18 @@ def linearised(
     if factor.ndim == 2:
         factor = factor[:, :, None] * np.eye(factor.shape[1])
     doubt = np.zeros((mixture.noise_std.shape[1], 0)) if doubt is None else doubt
-    factor = np.pad(factor, ((0, 0), (0, 0), (0, doubt.shape[1])))
-    members = (jnp.asarray(mixture.mean), jnp.asarray(factor), jnp.asarray(mixture.noise_std))
-    experiment = jax.tree.map(lambda x: x[0], data)
+    room = roomy(factor.shape[2] + doubt.shape[1], 32) - factor.shape[2]
+    factor = np.pad(factor, ((0, 0), (0, 0), (0, room)))
+    count, rows, wide = len(factor), data.y.shape[1], widen(network, terms)
+    again = np.arange(roomy(count, STEP)) % count
+    own = (wide.spread(mixture.mean), wide.spread(factor, axis=1), mixture.noise_std)
+    members = jax.device_put(tuple(x[again] for x in own))
+    experiment = jax.tree.map(lambda x: x[0], wide.windows(data, roomy(rows)))
     if horizon == 1:  # a run on measured outputs throughout
-        horizon, forced = None, data.y.shape[1]
-    found = _linearised(network, terms, feedback, horizon, members, experiment, forced, doubt)
-    runs, epistemic, aleatoric = (np.asarray(part) for part in found)
+        horizon, forced = None, rows
+    place = (wide.network, wide.terms, feedback, horizon)
+    found = _linearised(*place, members, experiment, forced, doubt)
+    runs, epistemic, aleatoric = (np.asarray(part)[:count, :rows] for part in found)
     return _mixed(runs, epistemic, aleatoric, mixture, levels)
 
 

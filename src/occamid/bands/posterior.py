@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Windows
+from occamid.data.windows import Shape, Windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Live, Network, is_matrix, reads_regressors
 from occamid.networks.flat import flatten, size, unflatten
@@ -121,7 +121,7 @@ def fit_posterior(
     records: Record | Iterable[Record],
     method: Method = "full",
     center: Literal["weights", "laplace"] = "weights",
-    shape: tuple[int, int] | None = None,
+    shape: Shape | None = None,
 ) -> Posterior:
     """The posterior of a trained model, given the records it was trained on.
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array as JaxArray
+from jax import device_put
 from jaxtyping import Bool, Float
 
 from occamid.data.record import Record
@@ -74,6 +74,14 @@ class Windows(NamedTuple):
     residuals: Float[JaxArray, " R"]  # number of residuals, samples x outputs
 
 
+class Shape(NamedTuple):
+    """What windows are padded to: so many records of so many rows, and samples in all."""
+
+    records: int
+    rows: int
+    samples: int
+
+
 def all_terms(record: Record, input_lags: int, output_lags: int, delay: int = 0) -> Terms:
     """Every lag from ``delay`` to ``input_lags`` and from 1 to ``output_lags``, oldest first."""
     return Terms(
@@ -98,12 +106,12 @@ def windows(
     records: Sequence[Record],
     terms: Terms,
     start: int,
-    shape: tuple[int, int] | None = None,
+    shape: Shape | None = None,
 ) -> Windows:
     """Regressors and targets from sample ``start`` of each record; none crosses a border.
 
-    With ``shape`` (records, rows) the batch is padded to it, so that other records of about this
-    size share what was compiled for it.
+    With ``shape`` the batch is padded to it, so that other records of about this size share what
+    was compiled for it.
     """
     firsts = [first_row(record, terms, start) for record in records]
     for record, first in zip(records, firsts, strict=True):
@@ -117,14 +125,15 @@ def windows(
         for r, k in zip(records, firsts, strict=True)
     ]
     y = [r.y[k:] for r, k in zip(records, firsts, strict=True)]
-    valid = [np.ones((len(part), 1)) for part in y]
     history = [r.y[k - terms.output_lag : k] for r, k in zip(records, firsts, strict=True)]
+    size = (len(y), max(map(len, y))) if shape is None else (shape.records, shape.rows)
+    valid = _pad([np.ones((len(part), 1)) for part in y], *size)
     return Windows(
-        z=jnp.asarray(_pad(z, shape)),
-        y=jnp.asarray(_pad(y, shape)),
-        valid=jnp.asarray(_pad(valid, shape)),
-        history=jnp.asarray(_pad(history, shape and (shape[0], terms.output_lag))),
-        residuals=jnp.asarray([float(v.sum() * y[0].shape[1]) for v in _pad(valid, shape)]),
+        z=device_put(_pad(z, *size)),
+        y=device_put(_pad(y, *size)),
+        valid=device_put(valid),
+        history=device_put(_pad(history, size[0], terms.output_lag)),
+        residuals=device_put(y[0].shape[1] * valid.sum(axis=(1, 2))),
     )
 
 
@@ -133,21 +142,24 @@ def first_row(record: Record, terms: Terms, start: int) -> int:
     return max(start, record.lead + terms.output_lag)
 
 
-def padded_shape(records: Sequence[Record]) -> tuple[int, int]:
-    """Records and rows to pad to: an even number of records, rows in steps of about a tenth.
-
-    The folds of a cross-validation then have few shapes, and few programs are compiled.
-    """
-    longest = max(len(r) - r.lead for r in records)
-    step = 2 ** max(3, int(np.log2(longest)) - 3)
-    return -(-len(records) // 2) * 2, -(-longest // step) * step
+def roomy(count: int, finest: int = 8, parts: int = 8) -> int:
+    """A count rounded up, in ``parts`` steps from one power of two to the next."""
+    step = max(finest, 2 ** int(np.log2(max(count, 1))) // parts)
+    return -(-count // step) * step
 
 
-def _pad(
-    parts: Sequence[Float[Array, "_ n"]], shape: tuple[int, int] | None = None
-) -> Float[Array, "R Tmax n"]:
+def padded_shape(*lessons: Sequence[Record]) -> Shape:
+    """Room for each of these: the folds of a cross-validation then share what is compiled."""
+    lengths = [[len(r) - r.lead for r in records] for records in lessons if records]
+    return Shape(
+        records=max(map(len, lengths)),
+        rows=roomy(max(map(max, lengths))),
+        samples=roomy(max(map(sum, lengths))),
+    )
+
+
+def _pad(parts: Sequence[Float[Array, "_ n"]], records: int, rows: int) -> Float[Array, "R Tmax n"]:
     """Stack along a new first axis, zeros after the end of the shorter ones."""
-    records, rows = shape or (len(parts), max(len(part) for part in parts))
     found = np.zeros((records, rows, parts[0].shape[1]))
     for row, part in zip(found, parts, strict=False):
         row[: len(part)] = part

@@ -20,7 +20,7 @@ from occamid.bands.posterior import (
 )
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
-from occamid.data.windows import first_row, padded_shape
+from occamid.data.windows import Shape, first_row, padded_shape
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.families import Family
@@ -52,6 +52,7 @@ class Workshop:
     lesson: Lesson
     budget: Budget
     checkpoints: Checkpoints | None = None
+    room: Shape | None = None
     batches: dict[Settings, Batch] = field(default_factory=dict)
 
     @property
@@ -60,9 +61,9 @@ class Workshop:
         return self.lesson.records
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """What the records are padded to."""
-        return padded_shape(self.records)
+    def shape(self) -> Shape:
+        """What the records are padded to: ``room`` for those of all folds, where there are some."""
+        return self.room or padded_shape(self.records)
 
     def model(self, family: Family, progress: Callable[[Progress], None] | None = None) -> Ensemble:
         """The ensemble of a family's best models on these records."""

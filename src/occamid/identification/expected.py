@@ -67,12 +67,13 @@ def learning_gain(
     ]
 
     def smaller(number: int) -> Ensemble | None:
-        lesson = used[number][1].fewer
+        fold = used[number][1]
         bar = clock.sub(f"learning curve {number + 1}: {family.name}")
         try:
-            tried = families(options, lesson.records, given)
+            tried = families(options, fold.fewer.records, given)
             own = next(f for f in tried if f.name == family.name)
-            return Workshop(lesson, options.budget.for_folds()).model(own, bar)
+            shop = Workshop(fold.fewer, options.budget.for_folds(), room=fold.shape)
+            return shop.model(own, bar)
         except (DataError, StopIteration):  # too few rows: the curve has one point less
             return None
         finally:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from occamid.data.record import Record
+from occamid.data.windows import Shape, padded_shape
 
 HISTORY = 250  # rows before a block or a piece that a run through it may start from
 FEWEST_HELD_BACK, FEWEST_LEFT = 10, 30  # rows
@@ -56,6 +57,7 @@ class Fold(NamedTuple):
     parts: tuple[Part, ...]
     fewer: Lesson
     long: tuple[Part, ...] = ()
+    shape: Shape | None = None  # room for the lessons of all folds
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -71,7 +73,11 @@ class Fold(NamedTuple):
 def folds(records: Sequence[Record], count: int) -> list[Fold]:
     """Up to ``count`` ways to hold something back; none where the records are too short."""
     found = _whole_records(records, count) or _blocks(records, count)
-    return [f for f in found if rows_of(f.records) >= FEWEST_LEFT]
+    found = [f for f in found if rows_of(f.records) >= FEWEST_LEFT]
+    if not found:
+        return []
+    shape = padded_shape(*(lesson.records for f in found for lesson in (f.lesson, f.fewer)))
+    return [f._replace(shape=shape) for f in found]
 
 
 def whole(records: Sequence[Record]) -> Lesson:
@@ -135,9 +141,8 @@ def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
                 held.append([])
                 continue
             edges = [record.lead + rows * k // count for k in range(count + 1)]
-            block, other = (
-                slice(edges[k], edges[k + 1]) for k in (turn, (turn + count // 2) % count)
-            )
+            far = count - 1 if 2 * turn < count else 0  # at an end: no more than two pieces
+            block, other = (slice(edges[k], edges[k + 1]) for k in (turn, far))
             held.append([block, other])
             known = min(block.start - record.lead, HISTORY)  # outputs before are not the plant's
             part = record[block.start - known : block.stop]

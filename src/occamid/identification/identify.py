@@ -29,6 +29,7 @@ from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
+from occamid.training.cores import small_algebra
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,7 @@ class Fit:
         return f"{said}: {pieces}; a higher effort trains on more"
 
 
+@small_algebra()
 def identify(
     records: Record | Iterable[Record],
     options: Options | None = None,

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -195,7 +194,7 @@ class Batch:
             free_runs(
                 self.network,
                 self.terms,
-                {n: jnp.asarray(v[k : k + chunk]) for n, v in flat.items()},
+                jax.device_put({n: v[k : k + chunk] for n, v in flat.items()}),
                 data,
                 n_init - self.start,
             )

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from threadpoolctl import threadpool_limits
+
 T = TypeVar("T")
 VARIABLE = "OCCAMID_THREADS"
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -70,6 +72,16 @@ def _alone(share: int, job: Callable[[], T]) -> T:
     """A job in a thread of its own, which uses no more than its share."""
     with limited(share):
         return job()
+
+
+@contextmanager
+def small_algebra() -> Iterator[None]:
+    """One thread for each call of LAPACK: more wait for each other longer than they work.
+
+    Matrices here have tens or hundreds of rows, and several jobs run side by side.
+    """
+    with threadpool_limits(1, "blas"):
+        yield
 
 
 @contextmanager

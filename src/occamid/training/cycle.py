@@ -16,7 +16,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from occamid import networks
-from occamid.data.windows import Terms, Windows
+from occamid.data.windows import Terms, Windows, roomy
 from occamid.networks import MLP, Groups, Network, Params
 from occamid.networks.simulate import free_run
 from occamid.training import evidence
@@ -83,41 +83,40 @@ def init(program: Program, key: Array, lam: Float[Array, ""]) -> State:
     )
 
 
-def compress(network: Network, data: Windows) -> Windows:
+def compress(network: Network, data: Windows, samples: int | None = None) -> Windows:
     """Fewer rows with the same energy, where the network allows it.
 
     A network without a state needs no order of the rows, so most of the padding can go.  An
     identity network without biases sees ``[Z Y]`` only through ``‖Z w − Y‖``, so the triangular
     factor of ``[Z Y]`` can stand for all samples: loss, gradient and curvature are the same, at
-    nz + ny rows instead of T.
+    nz + ny rows instead of T.  ``samples`` is how many rows to leave room for.
     """
     linear = isinstance(network, MLP) and network.activation == "identity" and not network.bias
     rows = int(np.prod(data.z.shape[:2]))
     nz, ny = data.z.shape[-1], data.y.shape[-1]
     if not linear or rows <= nz + ny:
-        return _without_padding(network, data)
+        return _without_padding(network, data, samples)
     both = np.concatenate([np.asarray(data.z), np.asarray(data.y)], axis=-1, dtype=np.float64)
     both = both.reshape(rows, nz + ny) * np.asarray(data.valid).reshape(rows, 1)
     R = np.asarray(np.linalg.qr(both, mode="r"))[None]
     return data._replace(
-        z=jnp.asarray(R[..., :nz], data.z.dtype),
-        y=jnp.asarray(R[..., nz:], data.y.dtype),
+        z=jax.device_put(np.asarray(R[..., :nz], data.z.dtype)),
+        y=jax.device_put(np.asarray(R[..., nz:], data.y.dtype)),
         valid=jnp.ones((1, nz + ny, 1), data.valid.dtype),
     )
 
 
-def _without_padding(network: Network, data: Windows) -> Windows:
+def _without_padding(network: Network, data: Windows, samples: int | None) -> Windows:
     """The same samples in one row of windows, where much of the batch is padding."""
     used = np.asarray(data.valid).reshape(-1) > 0
-    step = 2 ** max(3, int(np.log2(used.sum())) - 3)
-    rows = -(-int(used.sum()) // step) * step
+    rows = roomy(int(used.sum()) if samples is None else samples)
     if not isinstance(network, MLP) or rows > 0.9 * used.size:
         return data
     order = np.argsort(~used, kind="stable")[:rows]  # samples first, then some padding
     packed = (
         np.asarray(x).reshape(used.size, -1)[order][None] for x in (data.z, data.y, data.valid)
     )
-    z, y, valid = (jnp.asarray(x) for x in packed)
+    z, y, valid = jax.device_put(tuple(packed))
     return data._replace(z=z, y=y, valid=valid)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from occamid.data.record import Record, as_records
-from occamid.data.windows import Terms, Windows
+from occamid.data.windows import Shape, Terms, Windows
 from occamid.errors import SettingsError
 from occamid.networks import MLP, Network, is_matrix, reads_regressors
 from occamid.networks.flat import flatten, unflatten
@@ -34,6 +34,7 @@ from occamid.networks.simulate import free_run
 from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
 from occamid.training.members import members_of
 from occamid.training.model import Model
+from occamid.training.wide import widen
 
 Array = np.ndarray
 RANGE = 8.0  # outputs beyond this many standard deviations count as this far, and do not explode
@@ -93,7 +94,7 @@ def refine(
     *,
     iterations: int = 60,
     shrink: bool = True,
-    shape: tuple[int, int] | None = None,
+    shape: Shape | None = None,
 ) -> list[Refined]:
     """Refit models of one identification in free run; each comes back with its precision.
 
@@ -102,13 +103,14 @@ def refine(
         records: the estimation records.
         iterations: of Levenberg and Marquardt.
         shrink: whether evidence sets the precisions and prunes; else the priors stay wide.
-        shape: records and rows to pad to, see :func:`occamid.data.windows.windows`.
+        shape: what to pad the records to, see :func:`occamid.data.windows.windows`.
     """
     if not all(isinstance(model.network, MLP) for model in models):
         raise SettingsError("only an mlp can be refined in free run, no recurrent network.")
     small = [collapse(model).compact() for model in models]
     members = members_of(small)
     first, network, terms = small[0], members.like.network, members.like.terms
+    wide = widen(network, terms)
     matrices = np.concatenate(
         [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
     )
@@ -117,19 +119,19 @@ def refine(
         row[place] = True
     mask = np.where(own & ((members.weights != 0) | ~matrices), 1.0, 0.0)
     with jax.enable_x64(True):
-        data = members.like.windows(as_records(records), first.start, shape)
-        scale = _Scale(
-            jnp.asarray(_units(members.like)),
-            jnp.asarray(first.scaling.y_centre),
-            jnp.asarray(first.scaling.y_spread),
-        )
+        data = wide.windows(members.like.windows(as_records(records), first.start, shape))
+        units = wide.spread(_units(members.like), rest=1.0)
+        sizes = (units, first.scaling.y_centre, first.scaling.y_spread)
         # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
         together = 1 if jax.default_backend() == "cpu" else len(small)
-        fits = jax.device_get(
-            _refine(
-                network, terms, together, iterations, shrink, data, scale, members.weights, mask
-            )
-        )
+        settings = (together, iterations, shrink, data, _Scale(*jax.device_put(sizes)))
+        both = (wide.network, wide.terms, *settings)
+        fits = jax.device_get(_refine(*both, wide.spread(members.weights), wide.spread(mask)))
+    at = wide.places
+    fits = fits._replace(
+        **{name: getattr(fits, name)[:, at] for name in ("w", "mask", "prior")},
+        precision=fits.precision[:, at[:, None], at],
+    )
     return [
         _refined(first, network, terms, jax.tree.map(lambda x, k=k: x[k], fits))
         for k in range(len(small))

@@ -12,13 +12,15 @@ import numpy as np
 from jaxtyping import Float
 
 from occamid.data.record import Record
-from occamid.data.windows import Terms, Windows
-from occamid.networks import MLP, Network, Observer, Recurrent, reads_regressors
+from occamid.data.windows import Terms, Windows, roomy
+from occamid.networks import MLP, Network, Observer, Recurrent
 from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.batch import free_runs
 from occamid.training.model import Model, k_steps
+from occamid.training.wide import STEP, places_in, widen
 
 Array = np.ndarray
+FREE = 20  # multiples of terms that free runs are compiled for: they cost little
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +50,12 @@ class Members:
         """Free runs after the known first outputs, as :meth:`Model.free_run`."""
         with jax.enable_x64(True):
             data, known, forced = self.like.prepare(u, y_init)
-            runs = free_runs(*self.program(), data, forced)
-            return self._in_user_units(known, np.asarray(runs)[:, forced:])
+            wide, rows = widen(self.like.network, self.like.terms, FREE), data.y.shape[1]
+            again = np.arange(roomy(len(self), STEP)) % len(self)
+            params = jax.device_put(unflatten(wide.network, wide.spread(self.weights[again])))
+            data = wide.windows(data, roomy(rows, 512, 1))
+            runs = np.asarray(free_runs(wide.network, wide.terms, params, data, forced))
+            return self._in_user_units(known, runs[: len(self), forced:rows])
 
     def predict(self, record: Record, horizon: int) -> Float[Array, "K N ny"]:
         """``horizon``-step predictions, as :meth:`Model.predict`."""
@@ -60,7 +66,7 @@ class Members:
 
     def program(self) -> tuple[Network, Terms, Any]:
         """What their common program is compiled for, and the weights it takes."""
-        params = jax.tree.map(jax.numpy.asarray, unflatten(self.like.network, self.weights))
+        params = jax.device_put(unflatten(self.like.network, self.weights))
         return self.like.network, self.like.terms, params
 
     def _in_user_units(
@@ -83,7 +89,10 @@ def members_of(models: Sequence[Model]) -> Members:
     bias = any(m.network.bias for m in models)  # type: ignore[attr-defined]
     network = replace(first.network, n_in=len(terms), hidden=hidden, bias=bias)
     weights = np.zeros((len(models), size(network)))
-    places = tuple(_places(model, network, terms) for model in models)
+    places = tuple(
+        places_in(m.network, network, np.array([terms.names.index(n) for n in m.terms.names], int))
+        for m in models
+    )
     for row, place, model in zip(weights, places, models, strict=True):
         row[place] = flatten(model.network, model.weights)
     like = replace(
@@ -94,29 +103,6 @@ def members_of(models: Sequence[Model]) -> Members:
         prior_widths=None,
     )
     return Members(like, weights, places)
-
-
-def _places(model: Model, network: Network, terms: Terms) -> Array:
-    """Where each flat parameter of ``model`` lies in the flat parameters of ``network``."""
-    columns = [terms.names.index(name) for name in model.terms.names]
-    large = {
-        name: np.arange(int(np.prod(spec.shape))).reshape(spec.shape)
-        for name, spec in network.specs().items()
-    }
-    offsets, total = {}, 0
-    for name, grid in large.items():
-        offsets[name] = total
-        total += grid.size
-    found = []
-    for name, spec in model.network.specs().items():
-        rows = np.arange(spec.shape[0])
-        if len(spec.shape) == 1:
-            found.append(offsets[name] + rows)
-            continue
-        inside = np.array(columns, int) if reads_regressors(name) else np.arange(spec.shape[1])
-        inside = inside[: spec.shape[1]]  # an observer's matrices read inputs, not last outputs
-        found.append(offsets[name] + large[name][np.ix_(rows, inside)].ravel())
-    return np.concatenate(found)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4))

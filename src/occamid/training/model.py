@@ -15,7 +15,7 @@ from jaxtyping import Float
 from occamid.assessment.run import Run
 from occamid.data.record import Record, as_record, as_records
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Terms, Windows, windows
+from occamid.data.windows import Shape, Terms, Windows, windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Network, Observer, is_matrix, of_filter, simulate
 from occamid.training.curvature import CURVATURES
@@ -192,7 +192,7 @@ class Model:
         """``½ Σ r²`` of the one-step residuals from ``start`` on, in the user's units."""
         with jax.enable_x64(True):
             data = self.windows(as_records(records), self.start)
-            weight = jnp.asarray(self.scaling.y_scale**2)
+            weight = jax.device_put(self.scaling.y_scale**2)
             return float(_energy(self.network, self._params(), data, weight))
 
     def curvature(
@@ -208,7 +208,7 @@ class Model:
         check_choice("curvature method", method, CURVATURES)
         with jax.enable_x64(True):
             data = self.windows(as_records(records), self.start)
-            weight = jnp.asarray(self.scaling.y_scale**2)
+            weight = jax.device_put(self.scaling.y_scale**2)
             found = _curvature(method, self.network, self._params(), data, weight)
             return {name: np.asarray(found[name]) for name in self.weights}
 
@@ -218,11 +218,9 @@ class Model:
         return Stepper(self.network, self.terms, params, np.ones(1), self.scaling, self.start)
 
     def _params(self) -> dict[str, jax.Array]:
-        return {name: jnp.asarray(np.float64(value)) for name, value in self.weights.items()}
+        return {name: jax.device_put(np.float64(value)) for name, value in self.weights.items()}
 
-    def windows(
-        self, records: Iterable[Record], start: int, shape: tuple[int, int] | None = None
-    ) -> Windows:
+    def windows(self, records: Iterable[Record], start: int, shape: Shape | None = None) -> Windows:
         """The scaled regressors and targets of records from a sample on."""
         found = tuple(records)
         self.check(found)

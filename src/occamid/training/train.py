@@ -26,7 +26,7 @@ import numpy as np
 from occamid.data.lags import propose_lags
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
-from occamid.data.windows import Windows, all_terms, windows
+from occamid.data.windows import Shape, Windows, all_terms, windows
 from occamid.files.checkpoints import Checkpoints, digest_of
 from occamid.networks import (
     MLP,
@@ -66,7 +66,7 @@ def train(
     records: Record | Iterable[Record],
     settings: Settings | None = None,
     *,
-    shape: tuple[int, int] | None = None,
+    shape: Shape | None = None,
     progress: Callable[[Progress], None] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Batch:
@@ -75,8 +75,8 @@ def train(
     Args:
         records: estimation data; several records are several experiments of one system.
         settings: see :class:`Settings`; defaults serve most records.
-        shape: records and rows to pad to, so that other records of about this size share what
-            is compiled; see :func:`occamid.data.windows.padded_shape`.
+        shape: what to pad to, so that other records of about this size share what is compiled;
+            see :func:`occamid.data.windows.padded_shape`.
         progress: called after each cycle of each chunk.
         checkpoints: where finished cycles are kept; those of the same settings, data and
             machine are not run again.
@@ -92,7 +92,8 @@ def train(
         settings = resolve_lags(settings, scaled)
         program = build_program(settings, scaled[0])
         experiments = windows(scaled, program.terms, program.terms.max_lag, shape)
-        kept, seconds = _run(program, settings, experiments, progress, checkpoints)
+        data = compress(program.network, experiments, shape.samples if shape else None)
+        kept, seconds = _run(program, settings, data, experiments, progress, checkpoints)
     step = estimation[0].sampling_time
     residuals = int(np.asarray(experiments.residuals).sum())
     return _assemble(program, settings, scaling, step, residuals, kept, seconds)
@@ -208,12 +209,12 @@ def _schedule(settings: Settings) -> Schedule:
 def _run(
     program: Program,
     settings: Settings,
+    data: Windows,
     experiments: Windows,
     progress: Callable[[Progress], None] | None,
     checkpoints: Checkpoints | None,
 ) -> tuple[Kept, dict[str, float]]:
     """All chunks through all cycles; arrays lead with (models, cycles)."""
-    data = compress(program.network, experiments)
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
     models = len(lam)
@@ -226,7 +227,7 @@ def _run(
     seed = jnp.asarray(settings.seed)
 
     def start(part: np.ndarray) -> State:
-        return init_batch(program, seed, jnp.asarray(restart[part]), jnp.asarray(lam[part]))
+        return init_batch(program, seed, *jax.device_put((restart[part], lam[part])))
 
     began = time.perf_counter()
     cycle_batch.lower(program, schedule, start(parts[0]), data, experiments).compile()

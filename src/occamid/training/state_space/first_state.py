@@ -97,7 +97,7 @@ def simulate(
 ) -> tuple[Float[Array, "T nx"], Float[Array, "T ny"]]:
     """States and outputs of a free run from ``x``, row after row."""
     with jax.enable_x64(True):
-        return jax.device_get(_simulate(sizes, w, jnp.asarray(u), jnp.asarray(x)))
+        return jax.device_get(_simulate(sizes, w, jax.device_put(u), jax.device_put(x)))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -59,7 +59,7 @@ class FreeRuns:
         self.length = segment_length([len(u) for u, _, _ in records], self.parallel)
         self.sizes, self.memory_mb = sizes, memory_mb
         self.width = int(np.clip(TOGETHER // rows, 1, lanes)) if self.parallel else 1
-        self.data = jax.tree.map(jnp.asarray, arrange(records, self.length))
+        self.data = jax.device_put(arrange(records, self.length))
         self.looked_at = float(sum(np.sum(weight) for _, _, weight in records))
         wanted = rows * sizes.ny / (ROWS_PER_WEIGHT * sizes.total)
         self.thin = int(2 ** np.floor(np.log2(np.clip(wanted, 1, THINNEST))))

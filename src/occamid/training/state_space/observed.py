@@ -121,8 +121,8 @@ def disturbance(network: Observer, weights: dict[str, Array], record: Record) ->
     u, y = record.u[rows], record.y[rows]
     z = np.concatenate([u[1:], y[:-1]], axis=1)
     with jax.enable_x64(True):
-        params = {name: jnp.asarray(value) for name, value in weights.items()}
-        misses = jax.device_get(_misses(network, params, z, y[1:], jnp.asarray(DISTURBANCES)))
+        params = jax.device_put(dict(weights))
+        misses = jax.device_get(_misses(network, params, z, y[1:], jax.device_put(DISTURBANCES)))
     misses = np.where(np.isfinite(misses), misses, np.inf)
     good = misses <= NO_BETTER**2 * np.min(misses)
     return float(DISTURBANCES[np.flatnonzero(good)[-1]])
