@@ -27,6 +27,7 @@ from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import MLP, Network
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
+from occamid.training.first_outputs import begun
 from occamid.training.members import Members, members_of
 from occamid.training.model import Model, columns
 from occamid.training.stepping import Stepper
@@ -209,7 +210,8 @@ class Ensemble:
         with jax.enable_x64(not samples):
             scaled = self.first.scaling.apply(replace(record, u=u, y=hidden))
             data = windows([scaled], self.terms, start)
-            place = (self.network, self.terms, self.mixture, data)
+            mean = begun(self.network, self.mixture.mean, data, total - start)
+            place = (self.network, self.terms, self.mixture._replace(mean=mean), data)
             if samples:
                 run = free_run_distribution(*place, total - start, drawn)
             else:

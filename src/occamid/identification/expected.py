@@ -6,6 +6,7 @@ All of it from the free runs that the :mod:`~occamid.identification.referee` hea
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,10 +16,11 @@ from occamid.assessment.run import Run
 from occamid.bands.calibration import HORIZONS, held_back_inflation
 from occamid.bands.ensemble import Ensemble
 from occamid.bands.units import DivergedWarning
+from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family, families
-from occamid.identification.folds import FEWEST_LEFT, Part, rows_of
+from occamid.identification.folds import FEWEST_LEFT, Part
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
 from occamid.identification.referee import Hearing, difference, first_known, miss_of
@@ -45,6 +47,16 @@ def expected(hearing: Hearing, gain: float) -> tuple[Array, Array, Array]:
     return np.sqrt(mean), np.sqrt(low), np.sqrt(high)
 
 
+def own_error(model: Ensemble, records: Sequence[Record]) -> Array:
+    """Free-run error on what the model has learned from, per output: new data bring no less.
+
+    More rows bring an error down to the noise at best, and a learning curve does not see that far.
+    """
+    misses = [miss_of(model, Part(r[r.lead :] if r.lead else r, 0)) for r in records]
+    squares = np.concatenate(misses) ** 2
+    return np.sqrt(np.mean(squares, axis=0)) if len(squares) else np.zeros(squares.shape[1])
+
+
 def learning_gain(
     family: Family,
     hearing: Hearing,
@@ -61,9 +73,7 @@ def learning_gain(
     """
     step = max(1, -(-len(hearing.models) // CURVE))
     used = [
-        (model, fold)
-        for model, fold in hearing.models[::step]
-        if rows_of(fold.fewer.records) >= FEWEST_LEFT
+        (model, fold) for model, fold in hearing.models[::step] if fold.fewer.rows() >= FEWEST_LEFT
     ]
 
     def smaller(number: int) -> Ensemble | None:
@@ -90,10 +100,13 @@ def learning_gain(
             both = np.stack([miss[len(miss) - common :] for miss in (few, many)])
             both = both / model.first.scaling.y_std
             squares += np.sum(both**2, axis=(1, 2))
-        shares.append((rows_of(fold.fewer.records), rows_of(fold.records)))
+        streams = family.search is not None
+        shares.append((fold.fewer.rows(streams), fold.lesson.rows(streams)))
     if not shares or not squares.all():
         return 1.0
     few_rows, many_rows = np.mean(shares, axis=0)
+    if few_rows >= many_rows:  # of long records both are a part: nothing to be learned
+        return 1.0
     beta = 0.5 * np.log(squares[0] / squares[1]) / np.log(many_rows / few_rows)
     beta = np.clip(beta, 0.0, STEEPEST)
     near = min(rows, many_rows**2 / few_rows)

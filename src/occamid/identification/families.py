@@ -21,6 +21,8 @@ from occamid.training.settings import Settings
 from occamid.training.state_space import Search
 
 LONGEST_RESPONSE = 50  # lags of the family without output feedback
+WIDEST = 100, 40  # regressors of that family and of those with units on lagged outputs: where
+# there are many channels each has fewer lags, for the cost grows with the square of the weights
 LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
 OUTPUT_LAGS = 10
 # Proposed lags are rounded up to these, so that folds share what is compiled.
@@ -68,7 +70,12 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
     if options.network != "auto":
         return [_named(options, base, max(inputs, options.input_delay or 0), outputs)]
     rows = sum(len(r) - r.lead for r in records) // records[0].u.shape[1]
-    found = [*_linear(base, inputs, outputs), *_response(base, rows), *_curved(base, inputs)]
+    channels = records[0].u.shape[1], records[0].y.shape[1]
+    found = [
+        *_linear(base, inputs, outputs),
+        *_response(base, rows, channels[0]),
+        *_curved(base, inputs, sum(channels)),
+    ]
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
     free = () if fixed else CLASSICAL
@@ -168,9 +175,9 @@ def _linear(base: dict[str, Any], inputs: int, outputs: int) -> list[Family]:
     return [Family("linear", "linear", "sparse and linear in lagged inputs and outputs", settings)]
 
 
-def _response(base: dict[str, Any], rows: int) -> list[Family]:
+def _response(base: dict[str, Any], rows: int, inputs: int) -> list[Family]:
     """A nonlinear function of past inputs alone: its free run cannot drift."""
-    lags = min(LONGEST_RESPONSE, rows // 10)
+    lags = min(LONGEST_RESPONSE, rows // 10, WIDEST[0] // inputs)
     if lags < 5:
         return []
     settings = Settings(
@@ -187,20 +194,21 @@ def _response(base: dict[str, Any], rows: int) -> list[Family]:
     return [Family("response", "response", "nonlinear in past inputs alone", settings)]
 
 
-def _curved(base: dict[str, Any], inputs: int) -> list[Family]:
+def _curved(base: dict[str, Any], inputs: int, channels: int) -> list[Family]:
     """A linear path and a few smooth units beside it, as predicted and as simulated.
 
     Input lags far beyond the output lags come from a delay or slow dynamics of a linear fit and
     would make the units too wide; they are not taken over.
     """
-    lags = inputs if OUTPUT_LAGS <= inputs <= LONG_DELAY else OUTPUT_LAGS
+    most = max(2, min(OUTPUT_LAGS, WIDEST[1] // channels))
+    lags = inputs if most <= inputs <= LONG_DELAY and most == OUTPUT_LAGS else most
     settings = Settings(
         **base,
         activation="tanh",
         hidden=(10,),
         skip=True,
         input_lags=lags,
-        output_lags=OUTPUT_LAGS,
+        output_lags=most,
         lam=(1e-3, 3e-3),
         epochs=300,
         cycles=4,

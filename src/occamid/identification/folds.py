@@ -39,10 +39,15 @@ class Lesson(NamedTuple):
     """What may be learned from: pieces of records, or the same as records with blanks.
 
     A model that runs free through a record learns from the latter; every fold has the same shapes.
+    Of long records the pieces may be a part.
     """
 
     records: tuple[Record, ...]
     blanked: tuple[Blanked, ...]
+
+    def rows(self, blanked: bool = False) -> int:
+        """How many rows there are to learn from."""
+        return sum(int(b.seen.sum()) for b in self.blanked) if blanked else rows_of(self.records)
 
 
 class Fold(NamedTuple):
@@ -73,11 +78,13 @@ class Fold(NamedTuple):
 def folds(records: Sequence[Record], count: int) -> list[Fold]:
     """Up to ``count`` ways to hold something back; none where the records are too short."""
     found = _whole_records(records, count) or _blocks(records, count)
-    found = [f for f in found if rows_of(f.records) >= FEWEST_LEFT]
-    if not found:
-        return []
-    shape = padded_shape(*(lesson.records for f in found for lesson in (f.lesson, f.fewer)))
-    return [f._replace(shape=shape) for f in found]
+    return with_room([f for f in found if rows_of(f.records) >= FEWEST_LEFT])
+
+
+def with_room(found: Sequence[Fold]) -> list[Fold]:
+    """The folds with a shape that all their lessons fit into."""
+    lessons = [lesson.records for f in found for lesson in (f.lesson, f.fewer)]
+    return [f._replace(shape=padded_shape(*lessons)) for f in found]
 
 
 def whole(records: Sequence[Record]) -> Lesson:

@@ -18,7 +18,7 @@ from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
-from occamid.identification.expected import CURVE, calibrated, expected, learning_gain
+from occamid.identification.expected import CURVE, calibrated, expected, learning_gain, own_error
 from occamid.identification.families import Family, families
 from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
@@ -109,7 +109,8 @@ def identify(
     if hearing:
         gain = learning_gain(family, hearing, options, rows_of(shop.records), clock, given)
         model = calibrated(model, hearing, gain)
-        error, low, high = expected(hearing, gain)
+        own = own_error(model, shop.records)
+        error, low, high = (np.maximum(own, value) for value in expected(hearing, gain))
     else:
         model = widen_to_residuals(model, shown)
         error = low = high = np.full(model.inflation.shape[1], np.nan)

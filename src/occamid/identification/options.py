@@ -21,9 +21,9 @@ SEARCH = Search((1, 2, 3, 4, 6, 8), units=10, restarts=4, members=5)
 class Budget:
     """How much is tried: folds of the cross-validation, restarts, members, refinement steps.
 
-    ``pace`` scales the epochs of every cycle, ``rows`` is the most that is trained on; from
-    ``hidden`` rows on state-space models are looked for, as ``search`` says.  Models that are only
-    ``compared`` get half of that.
+    ``pace`` scales the epochs of every cycle, ``rows`` is the most that models on lagged signals
+    are trained on.  From ``hidden`` rows on state-space models are looked for, as ``search`` says;
+    they are compared on up to ``stream`` rows.  Models that are only ``compared`` get half of that.
     """
 
     folds: int
@@ -33,6 +33,7 @@ class Budget:
     pace: float = 1.0
     rows: int = 10_000
     hidden: int = 400
+    stream: int = 25_000
     search: Search = SEARCH
     compared: bool = False
 
@@ -56,6 +57,7 @@ BUDGETS: dict[str, Budget] = {
         pace=0.5,
         rows=2_000,
         hidden=1_500,
+        stream=2_000,
         search=Search((1, 2, 3, 4, 6), 6, 2, 3, screening=20, iterations=40, rows=2_000),
     ),
     "standard": Budget(folds=5, restarts=20, members=10, iterations=60, rows=6_000),

@@ -25,7 +25,7 @@ from occamid.identification.families import Family, families
 from occamid.identification.folds import Fold, Part, folds, whole
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
-from occamid.identification.thinning import between, thin
+from occamid.identification.thinning import between, lighter, thin
 from occamid.training.cores import side_by_side
 
 Array = np.ndarray
@@ -83,10 +83,11 @@ def judge(
     What is far behind after the first fold, or the second, is not heard in the others.
     """
     given, rows = sum(map(len, records)), options.budget.rows
-    long = between(records, rows)
-    records = thin(records, rows)
-    tried = families(options, records, given)
-    held = folds(records, options.budget.folds)
+    stream = max(rows, options.budget.stream)
+    long = between(records, stream)
+    records = thin(records, stream)
+    tried = families(options, thin(records, rows), given)
+    held = lighter(folds(records, options.budget.folds), rows)
     held = [f._replace(long=tuple(long[k :: len(held)])) for k, f in enumerate(held)]
     hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from occamid.assessment.check.dynamics import fastest
 from occamid.data.record import Record
-from occamid.identification.folds import HISTORY, Part, piece
+from occamid.identification.folds import HISTORY, Fold, Lesson, Part, piece, rows_of, with_room
 
 PIECES = 5  # of which very long records are trained on, fewer where they would be short:
 SHORTEST_PIECE = 500  # rows
@@ -40,9 +40,18 @@ def stride(records: Sequence[Record], most: int) -> int:
 
 def thin(records: tuple[Record, ...], most: int) -> tuple[Record, ...]:
     """At most about this many rows: a few long, evenly spaced pieces where there are more."""
-    if sum(map(len, records)) <= most:
+    if rows_of(records) <= most:
         return records
     return tuple(piece(records[c.record], c.first, c.stop) for c in _cuts(records, most))
+
+
+def lighter(held: Sequence[Fold], most: int) -> list[Fold]:
+    """Folds whose pieces are thinned; the records with blanks stay as they are."""
+
+    def thinned(lesson: Lesson) -> Lesson:
+        return lesson._replace(records=thin(lesson.records, most))
+
+    return with_room([f._replace(lesson=thinned(f.lesson), fewer=thinned(f.fewer)) for f in held])
 
 
 def between(records: tuple[Record, ...], most: int) -> list[Part]:
@@ -50,7 +59,7 @@ def between(records: tuple[Record, ...], most: int) -> list[Part]:
 
     A model of short pieces may drift away where a longer run would show it.
     """
-    if sum(map(len, records)) <= most:
+    if rows_of(records) <= most:
         return []
     found = []
     cuts = sorted(_cuts(records, most))
@@ -66,18 +75,19 @@ def between(records: tuple[Record, ...], most: int) -> list[Part]:
 
 def _cuts(records: Sequence[Record], most: int) -> list[Cut]:
     """Which rows are kept; short records are left out where there are many."""
-    total = sum(map(len, records))
+    total = rows_of(records)
     wanted = max(2, min(PIECES, most // SHORTEST_PIECE))
     length = most // wanted
     found: list[Cut] = []
     left = most
     for number in sorted(range(len(records)), key=lambda k: -len(records[k])):
-        rows = len(records[number])
+        first = records[number].lead
+        rows = len(records[number]) - first
         if left < min(length, SHORTEST_PIECE) // 2:
             break
         own = min(rows, length, left)
         count = min(max(1, round(wanted * rows / total)), max(1, left // own))
-        starts = np.linspace(0, rows - own, count).round().astype(int)
+        starts = first + np.linspace(0, rows - own, count).round().astype(int)
         found += [Cut(number, int(s), int(s) + own) for s in starts]
         left -= own * count
     return sorted(found, key=lambda cut: cut.record)

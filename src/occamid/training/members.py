@@ -16,6 +16,7 @@ from occamid.data.windows import Terms, Windows, roomy
 from occamid.networks import MLP, Network, Observer, Recurrent
 from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.batch import free_runs
+from occamid.training.first_outputs import begun
 from occamid.training.model import Model, k_steps
 from occamid.training.wide import STEP, places_in, widen
 
@@ -51,8 +52,9 @@ class Members:
         with jax.enable_x64(True):
             data, known, forced = self.like.prepare(u, y_init)
             wide, rows = widen(self.like.network, self.like.terms, FREE), data.y.shape[1]
+            weights = begun(self.like.network, self.weights, data, forced)
             again = np.arange(roomy(len(self), STEP)) % len(self)
-            params = jax.device_put(unflatten(wide.network, wide.spread(self.weights[again])))
+            params = jax.device_put(unflatten(wide.network, wide.spread(weights[again])))
             data = wide.windows(data, roomy(rows, 512, 1))
             runs = np.asarray(free_runs(wide.network, wide.terms, params, data, forced))
             return self._in_user_units(known, runs[: len(self), forced:rows])

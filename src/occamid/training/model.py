@@ -18,7 +18,9 @@ from occamid.data.scaling import Scaling
 from occamid.data.windows import Shape, Terms, Windows, windows
 from occamid.errors import DataError, SettingsError, check_choice
 from occamid.networks import Network, Observer, is_matrix, of_filter, simulate
+from occamid.networks.flat import flatten, unflatten
 from occamid.training.curvature import CURVATURES
+from occamid.training.first_outputs import begun
 from occamid.training.stepping import Stepper
 
 Array = np.ndarray
@@ -156,7 +158,9 @@ class Model:
         """
         with jax.enable_x64(True):
             data, known, forced = self.prepare(u, y_init)
-            rows = _free_run(self.network, self.terms, self._params(), data, forced)[0]
+            flat = begun(self.network, flatten(self.network, self.weights)[None], data, forced)
+            params = jax.device_put(unflatten(self.network, flat[0]))
+            rows = _free_run(self.network, self.terms, params, data, forced)[0]
             return self._in_user_units(known, rows[forced:])
 
     def prepare(

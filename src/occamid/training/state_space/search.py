@@ -69,9 +69,9 @@ class Search:
     seed: int = 0
 
     def halved(self) -> Search:
-        """Half of it: for models that are only compared."""
-        half = {k: max(2, getattr(self, k) // 2) for k in ("restarts", "members")}
-        return replace(self, iterations=max(10, self.iterations // 2), bent=False, **half)
+        """Half of it, for models that are only compared; of few restarts none may be good."""
+        members, iterations = max(2, self.members // 2), max(10, self.iterations // 2)
+        return replace(self, members=members, iterations=iterations, bent=False)
 
 
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:

@@ -1,0 +1,106 @@
+"""Where a free run of a state-space model begins: the state that explains the known outputs best.
+
+An observer's filter linearises along its way, from the mean of the states seen in training.  That
+is good enough to follow outputs, but a long run keeps what is wrong at its beginning: a mass with
+a wrong speed, an axis that is never pulled back.  So before a free run the state before the first
+row is found by Levenberg's and Marquardt's method, over the first :data:`ROWS` known outputs,
+
+    ``E(x₀) = Σ_t Σ_o (y_o(t) − ŷ_o(t; x₀))² / r_o + (x₀ − μ)ᵀ P⁻¹ (x₀ − μ)``,
+
+from the best of the mean and of points around it, and takes the mean's place.  The filter then has
+little to correct, and what the outputs leave open stays in its covariance.  Nothing disturbs the
+states meanwhile, as in the fit.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from occamid.data.windows import Windows, roomy
+from occamid.networks import Network, Observer
+from occamid.networks.algebra import solve
+from occamid.networks.flat import flatten, unflatten
+from occamid.training.levenberg import FIRST_DAMPING, lower, next_damping
+
+Array = np.ndarray
+ROWS = 250  # known outputs at most, as many as a run through held-back rows starts from
+AROUND = (0.5, 1.0, 2.0)  # standard deviations from the mean that are tried along each axis
+BEST, STEPS = 4, 20  # of those, and steps of each
+FAR = 1e6  # a scaled error beyond this counts as this large
+
+
+def begun(
+    network: Network, flat: Float[Array, "K P"], data: Windows, known: int
+) -> Float[Array, "K P"]:
+    """Flat weights of several models for a free run after the first ``known`` rows of a record.
+
+    Those of networks without a filter come back as they are.
+    """
+    if not isinstance(network, Observer):
+        return flat
+    tree = unflatten(network, np.array(flat))
+    tree["filter.Q"][:] = 0.0
+    if known:
+        inputs = network.n_in - network.n_out
+        rows = min(known, ROWS)
+        u, y = np.zeros((roomy(rows, 50), inputs)), np.zeros((roomy(rows, 50), network.n_out))
+        u[:rows], y[:rows] = data.z[0, :rows, :inputs], data.y[0, :rows]
+        roots = np.stack([_root(P) for P in tree["filter.P"]])
+        found = _first_states(network, tree, roots, u, y, np.arange(len(u)) < rows)
+        tree["filter.x"][:] = np.asarray(found)
+    return np.stack(
+        [flatten(network, {n: v[k] for n, v in tree.items()}) for k in range(len(flat))]
+    )
+
+
+def _root(P: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    values, vectors = np.linalg.eigh(P)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+@partial(jax.jit, static_argnums=0)
+def _first_states(
+    network: Observer,
+    params: Any,
+    roots: Float[jax.Array, "K nx nx"],
+    u: Float[jax.Array, "n nu"],
+    y: Float[jax.Array, "n ny"],
+    seen: Bool[jax.Array, " n"],
+) -> Float[jax.Array, "K nx"]:
+    """The states before the first row of several models."""
+
+    def one(own: tuple[Any, jax.Array]) -> jax.Array:
+        weights, L = own
+
+        def miss(away: jax.Array) -> jax.Array:
+            """All errors in standard deviations, of the outputs and of the state itself."""
+            step = partial(network.plant.step, weights)
+            found = jax.lax.scan(step, weights["filter.x"] + L @ away, u)[1]
+            scaled = jnp.where(seen[:, None], found - y, 0.0) / jnp.sqrt(weights["filter.R"])
+            safe = jnp.nan_to_num(scaled, nan=FAR, posinf=FAR, neginf=-FAR)
+            return jnp.concatenate([jnp.clip(safe, -FAR, FAR).ravel(), away])
+
+        def step(_: int, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            away, damping = state
+            r, J = miss(away), jax.jacfwd(miss)(away)
+            A = J.T @ J
+            new = away - solve(A + damping * jnp.diag(jnp.diag(A)), r @ J)
+            kept = lower(jnp.sum(miss(new) ** 2), jnp.sum(r**2))
+            return jnp.where(kept, new, away), next_damping(damping, kept)
+
+        n = len(L)
+        axes = jnp.concatenate([s * jnp.eye(n, dtype=u.dtype) for s in (*AROUND,)])
+        tried = jnp.concatenate([jnp.zeros((1, n), u.dtype), axes, -axes])
+        energy = jax.vmap(lambda away: jnp.sum(miss(away) ** 2))
+        begin = tried[jnp.argsort(energy(tried))[:BEST]]
+        damping = jnp.full(len(begin), FIRST_DAMPING, u.dtype)
+        ended, _ = jax.vmap(lambda *s: jax.lax.fori_loop(0, STEPS, step, s))(begin, damping)
+        return weights["filter.x"] + L @ ended[jnp.argmin(energy(ended))]
+
+    return jax.lax.map(one, (params, roots))
