@@ -39,7 +39,7 @@ from occamid.training.train import Progress, train
 
 Array = np.ndarray
 T = TypeVar("T", Model, Refined)
-WORST = 1.5  # times the median free-run error, or the best: members beyond are left out
+WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
 BEYOND = 3, 5_000  # times its rows, and rows at most, that the longest record is continued by
 FARTHEST = 10.0  # times the farthest output of the records: a run that leaves this is running away
 SIMPLE_ORDERS = 10  # the largest of an output-error model: each costs a refinement
@@ -74,8 +74,7 @@ class Workshop:
         else:
             posteriors = self._trained(family, progress)
         feedback = "process" if family.feeds_back else "none"
-        best = family.search is not None  # finished restarts are few and differ several-fold
-        return combine(self._usable(posteriors, best), feedback=feedback)  # type: ignore[arg-type]
+        return combine(self._usable(posteriors), feedback=feedback)  # type: ignore[arg-type]
 
     def batch(
         self, settings: Settings, progress: Callable[[Progress], None] | None = None
@@ -140,14 +139,14 @@ class Workshop:
         plan = plan.halved() if self.budget.compared else plan
         return [observed_posterior(fit, last, scaling) for fit in search(rows, plan)]
 
-    def _usable(self, posteriors: Sequence[Posterior], best: bool) -> list[Posterior]:
-        """Members whose free run here is not far worse than the others', or than the best's."""
+    def _usable(self, posteriors: Sequence[Posterior]) -> list[Posterior]:
+        """Members whose free run on these records is not far worse than the others'."""
         errors = free_run_errors([p.model for p in posteriors], self.records)
         if not np.isfinite(errors).any():
             raise DataError(
                 "no model is usable in free run; use more data, other lags or more effort."
             )
-        worst = WORST * (np.min if best else np.median)(errors[np.isfinite(errors)])
+        worst = WORST * np.median(errors[np.isfinite(errors)])
         return [p for p, e in zip(posteriors, errors, strict=True) if e <= worst]
 
 

@@ -14,7 +14,7 @@ from occamid.training.state_space import Search
 Effort = Literal["quick", "standard", "thorough"]
 
 
-SEARCH = Search((1, 2, 3, 4, 6, 8), units=10, restarts=4, members=5)
+SEARCH = Search((1, 2, 3, 4, 6, 8), units=10, restarts=8, members=5)
 
 
 @dataclass(frozen=True)

@@ -42,18 +42,26 @@ def begun(
 
     Those of networks without a filter come back as they are.
     """
+    inputs = network.n_in - network.n_out
+    u, y = (np.asarray(x[0, : min(known, ROWS)]) for x in (data.z, data.y))
+    return first_found(network, flat, u[:, :inputs], y)
+
+
+def first_found(
+    network: Network, flat: Float[Array, "K P"], u: Float[Array, "n nu"], y: Float[Array, "n ny"]
+) -> Float[Array, "K P"]:
+    """The same after rows with these inputs and outputs, in scaled units."""
     if not isinstance(network, Observer):
         return flat
     tree = unflatten(network, np.array(flat))
     tree["filter.Q"][:] = 0.0
-    if known:
-        inputs = network.n_in - network.n_out
-        rows = min(known, ROWS)
-        u, y = np.zeros((roomy(rows, 50), inputs)), np.zeros((roomy(rows, 50), network.n_out))
-        u[:rows], y[:rows] = data.z[0, :rows, :inputs], data.y[0, :rows]
+    rows = min(len(y), ROWS)
+    if rows:
+        more = ((0, roomy(rows, 50) - rows), (0, 0))
         roots = np.stack([_root(P) for P in tree["filter.P"]])
-        found = _first_states(network, tree, roots, u, y, np.arange(len(u)) < rows)
-        tree["filter.x"][:] = np.asarray(found)
+        padded = (np.pad(x[:rows], more) for x in (u, y))
+        seen = np.arange(roomy(rows, 50)) < rows
+        tree["filter.x"][:] = np.asarray(_first_states(network, tree, roots, *padded, seen))
     return np.stack(
         [flatten(network, {n: v[k] for n, v in tree.items()}) for k in range(len(flat))]
     )

@@ -40,6 +40,7 @@ Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
 AS_GOOD = 1.05  # times the best score: a smaller order is taken
 SHORTEST = 60  # rows in all that a fit is made of
+LONG = 2  # members where only a part of the rows is screened on
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Search:
         orders: numbers of states that are tried.
         units: number of units; 0 is a linear model.
         restarts: starts of the units for every order.
-        members: how many fits are finished.
+        members: how many fits are finished, of records that are not long.
         screening: iterations of every restart on part of the rows.
         iterations: of those that are finished, on all rows.
         rows: the most that restarts are screened on.
@@ -69,9 +70,10 @@ class Search:
     seed: int = 0
 
     def halved(self) -> Search:
-        """Half of it, for models that are only compared; of few restarts none may be good."""
+        """Half of it, for models that are only compared; of fewer restarts none may be good."""
         members, iterations = max(2, self.members // 2), max(10, self.iterations // 2)
-        return replace(self, members=members, iterations=iterations, bent=False)
+        restarts = max(min(4, self.restarts), self.restarts // 2)
+        return replace(self, restarts=restarts, members=members, iterations=iterations, bent=False)
 
 
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:
@@ -99,7 +101,9 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
             base = linear(data, orders, quick, report)
-            stage = by_score(data, nonlinear(data, base, quick, report), plan.members)
+            # Long records tell good restarts from bad ones; of short ones more are averaged.
+            members = plan.members if seen <= plan.rows else min(LONG, plan.members)
+            stage = by_score(data, nonlinear(data, base, quick, report), members)
         settings = levenberg.Settings(plan.iterations, bend=2.0 if plan.bent else 0.0)
         return finished(whole, run(moved(stage, whole, plan), settings, "last round", report))
 
