@@ -71,6 +71,19 @@ def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     assert [s.network for s in settings_of(lstm)] == ["lstm"]
 
 
+def test_many_channels_have_fewer_lags_each() -> None:
+    """What refinement costs grows with the square of the weights."""
+    rng = np.random.default_rng(0)
+    many = Record(u=rng.normal(size=(900, 5)), y=rng.normal(size=(900, 5)))
+    found = {f.name: f.settings for f in families(Options(), (many,)) if f.settings is not None}
+    lags = {name: (s.input_lags, s.output_lags) for name, s in found.items()}
+    assert lags["curved"] == lags["curved-refined"] == (4, 4)
+    assert lags["response"] == (18, 0)
+    one = Record(u=rng.normal(size=900), y=rng.normal(size=900))
+    found = {f.name: f.settings for f in families(Options(), (one,)) if f.settings is not None}
+    assert (found["curved"].output_lags, found["response"].input_lags) == (10, 50)
+
+
 def test_state_space_models_are_tried_where_there_are_rows_enough_or_if_asked_for() -> None:
     twin = twins.make("hairdryer-twin", 0).estimation
     for effort, given, tried in (("quick", 1499, 0), ("quick", 1500, 2), ("standard", 399, 0)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from occamid.bands.ensemble import Ensemble, combine
 from occamid.identification import expected as expecting
 from occamid.identification import referee
 from occamid.identification.assemble import Workshop
-from occamid.identification.expected import calibrated, expected, learning_gain
+from occamid.identification.expected import calibrated, expected, learning_gain, own_error
 from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
 from occamid.identification.folds import Fold, Part, whole
@@ -187,6 +188,23 @@ def test_a_curve_that_rises_or_cannot_be_drawn_says_nothing(
     monkeypatch.setattr(expecting, "families", lambda *_: TRIED)
     monkeypatch.setattr(expecting, "miss_of", lambda m, p: np.full((9, 1), float(m.start)))
     assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
+
+
+def test_a_curve_of_equal_rows_says_nothing(curve: Hearing) -> None:
+    """Of long records a fold and its smaller one may train on as many rows."""
+    ((model, fold),) = curve.models
+    same = Hearing(models=[(model, fold._replace(fewer=fold.lesson))])
+    assert learning_gain(TRIED[0], same, Options(), 100, Clock(None, 1)) == 1.0
+
+
+def test_the_error_on_the_data_learned_from_is_a_plain_free_run() -> None:
+    model, record = combine([linear_posterior(linear_model())]), linear_record(80)
+    known = model.window
+    miss = (model.free_run(record.u, record.y[:known]) - record.y)[known:]
+    u, y = (np.concatenate([np.full((9, 1), 99.0), x]) for x in (record.u, record.y))
+    again = replace(record, u=u, y=y, lead=9)
+    found = own_error(model, [record, again])  # what leads a record has no outputs
+    np.testing.assert_allclose(found, np.sqrt(np.mean(miss**2, axis=0)))
 
 
 # --- bands --------------------------------------------------------------------------------------

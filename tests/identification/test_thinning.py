@@ -1,9 +1,19 @@
 """Pieces of long records, and the runs between them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from occamid import Record
-from occamid.identification.thinning import LONGEST_RUN, SHORTEST_PIECE, between, stride, thin
+from occamid.identification.folds import folds, rows_of
+from occamid.identification.thinning import (
+    LONGEST_RUN,
+    SHORTEST_PIECE,
+    between,
+    lighter,
+    stride,
+    thin,
+)
 
 
 def record(rows: int) -> Record:
@@ -30,6 +40,26 @@ def test_runs_lie_between_the_pieces_and_touch_none_of_them() -> None:
             assert SHORTEST_PIECE <= len(judged) <= LONGEST_RUN
             assert not learned[k] & {int(v) for v in judged}
             assert np.all(np.diff(part.record.y[:, 0]) == 1)  # without a break
+
+
+def test_pieces_of_pieces_hold_no_blanked_outputs() -> None:
+    """The rows that lead a piece have no outputs; nothing is learned from them when it is cut."""
+    led = replace(record(5_000), lead=250)
+    parts = thin((led,), 1_000)
+    assert rows_of(parts) == 1_000
+    assert all(part.y[part.lead, 0] >= 250 for part in parts)
+
+
+def test_lighter_folds_keep_their_records_with_blanks() -> None:
+    held = folds([record(10_000)], 5)
+    light = lighter(held, 2_000)
+    for before, after in zip(held, light, strict=True):
+        assert after.lesson.rows() == after.fewer.rows() == 2_000
+        assert after.lesson.blanked is before.lesson.blanked
+        assert after.lesson.rows(blanked=True) > after.fewer.rows(blanked=True) > 5_000
+        assert after.parts == before.parts
+        assert after.shape is not None
+        assert after.shape.samples == 2_048
 
 
 def test_of_several_records_every_run_is_of_one() -> None:
