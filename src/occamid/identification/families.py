@@ -25,6 +25,8 @@ WIDEST = 100, 40  # regressors of that family and of those with units on lagged 
 # there are many channels each has fewer lags, for the cost grows with the square of the weights
 LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
 OUTPUT_LAGS = 10
+UNITS, FEWEST_UNITS = 10, 3  # beside a linear path; fewer than the first only where
+COST = 1e9  # rows × outputs × weights², what a step of refinement costs, would be more
 # Proposed lags are rounded up to these, so that folds share what is compiled.
 ROUND = np.unique(np.concatenate([np.arange(1, 11), 5 * np.arange(2, 11), 25 * np.arange(2, 11)]))
 
@@ -69,12 +71,12 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
     base = {"seed": options.seed, "restarts": options.restarts or options.budget.restarts}
     if options.network != "auto":
         return [_named(options, base, max(inputs, options.input_delay or 0), outputs)]
-    rows = sum(len(r) - r.lead for r in records) // records[0].u.shape[1]
+    rows = sum(len(r) - r.lead for r in records)
     channels = records[0].u.shape[1], records[0].y.shape[1]
     found = [
         *_linear(base, inputs, outputs),
-        *_response(base, rows, channels[0]),
-        *_curved(base, inputs, sum(channels)),
+        *_response(base, rows // channels[0], channels[0]),
+        *_curved(base, inputs, rows, channels),
     ]
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
@@ -194,18 +196,24 @@ def _response(base: dict[str, Any], rows: int, inputs: int) -> list[Family]:
     return [Family("response", "response", "nonlinear in past inputs alone", settings)]
 
 
-def _curved(base: dict[str, Any], inputs: int, channels: int) -> list[Family]:
+def _curved(
+    base: dict[str, Any], inputs: int, rows: int, channels: tuple[int, int]
+) -> list[Family]:
     """A linear path and a few smooth units beside it, as predicted and as simulated.
 
     Input lags far beyond the output lags come from a delay or slow dynamics of a linear fit and
     would make the units too wide; they are not taken over.
     """
-    most = max(2, min(OUTPUT_LAGS, WIDEST[1] // channels))
+    nu, ny = channels
+    most = max(2, min(OUTPUT_LAGS, WIDEST[1] // (nu + ny)))
     lags = inputs if most <= inputs <= LONG_DELAY and most == OUTPUT_LAGS else most
+    regressors = nu * (lags + 1) + ny * most
+    weights = (COST / (rows * ny)) ** 0.5 - ny * regressors  # for units
+    units = int(np.clip(weights // (regressors + ny + 1), FEWEST_UNITS, UNITS))
     settings = Settings(
         **base,
         activation="tanh",
-        hidden=(10,),
+        hidden=(units,),
         skip=True,
         input_lags=lags,
         output_lags=most,
