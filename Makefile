@@ -10,7 +10,7 @@ ifneq ($(wildcard ../shared/data),)
 export OCCAMID_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo check test study peers lint format clean
+.PHONY: setup demo check test study bench peers lint format clean
 
 setup: $(STAMP)
 
@@ -47,6 +47,10 @@ test: lint
 # Published figures and whole identifications of the twins, about ten minutes more.
 study: $(STAMP)
 	$(BIN)/python -m pytest -q $(SHARED) -m study
+
+# Seconds of whole identifications on this machine, cold and warm; `make bench RECORDS="ph emps"` for others.
+bench: $(STAMP)
+	$(BIN)/occamid benchmark speed $(RECORDS)
 
 # Other people's models on the records of the suite, one at a time, for hours; it goes on where it
 # stopped.  Their libraries want old versions of ours (and Python before 3.13): an environment of

@@ -17,6 +17,7 @@ from occamid_benchmarks.baselines import measure
 from occamid_benchmarks.commands.peers import peers
 from occamid_benchmarks.commands.profile import profile
 from occamid_benchmarks.commands.progress import training_bar
+from occamid_benchmarks.commands.speed import speed
 from occamid_benchmarks.commands.suite import suite
 from occamid_benchmarks.registry import BENCHMARKS
 from occamid_benchmarks.tables.document import document
@@ -31,6 +32,7 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Fixes the initial weights
 app.command()(suite)
 app.command()(peers)
 app.command()(profile)
+app.command()(speed)
 
 
 @app.command("list")
