@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from occamid.training.state_space import levenberg, start
-from occamid.training.state_space.first_state import state_prior
-from occamid.training.state_space.fitted import Fitted
+from occamid.training.state_space.fitted import Fitted, state_prior
 from occamid.training.state_space.levenberg import Prior, Settings, State
 from occamid.training.state_space.normal_equations import FreeRuns
 from occamid.training.state_space.priors import (

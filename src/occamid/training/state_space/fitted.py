@@ -1,18 +1,32 @@
-"""What a state-space fit leaves: a network, its doubt, and how to run it on new data."""
+"""What a state-space fit leaves: a network, its doubt, and the states it went through."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from occamid.networks.base import is_matrix
 from occamid.networks.state_space import StateSpace
-from occamid.training.state_space.first_state import FirstState, StatePrior, first_state, simulate
 from occamid.training.state_space.trajectory import Sizes, Weights, split
 
 Array = np.ndarray
+
+
+class StatePrior(NamedTuple):
+    """What training says about the states of new data."""
+
+    mean: Float[Array, " nx"]
+    covariance: Float[Array, "nx nx"]
+
+
+def state_prior(x: Float[Array, "T nx"]) -> StatePrior:
+    """Moments of the training states; no direction is quite certain."""
+    spread = np.cov(x.T).reshape(x.shape[1], x.shape[1])
+    floor = 1e-8 * max(np.trace(spread) / max(len(spread), 1), 1e-12)
+    return StatePrior(x.mean(axis=0), spread + floor * np.eye(len(spread)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,14 +83,6 @@ class Fitted:
         values, vectors = np.linalg.eigh(part / d / d[:, None])
         root = vectors / np.sqrt(np.maximum(values, 1e-13)) / d[:, None]
         return root @ root.T, place
-
-    def first_state(self, u: Float[Array, "n nu"], y: Float[Array, "n ny"]) -> FirstState:
-        """The state before the first row of new data, from its first outputs ``y``."""
-        return first_state(self.sizes, self.weights, u[: len(y)], y, self.variance, self.states)
-
-    def simulate(self, u: Float[Array, "T nu"], y: Float[Array, "n ny"]) -> Float[Array, "T ny"]:
-        """Free run on new data whose first outputs are ``y``; the model's outputs in every row."""
-        return simulate(self.sizes, self.weights, u, self.first_state(u, y).x)[1]
 
 
 def as_network(sizes: Sizes, w: Float[Array, "*b P"]) -> tuple[StateSpace, dict[str, Array]]:
