@@ -120,6 +120,31 @@ def test_a_folder_of_the_users_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
     assert os.environ[compiled.VARIABLE] == str(tmp_path)
 
 
+COMPILER = """
+import os
+from occamid.cli.compiled import kept_programs
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+with kept_programs():
+    import jax
+    found = []
+    jax.monitoring.register_event_listener(lambda event, **_: found.append(event))
+    jax.jit(lambda x: x * 2 + 1)(jax.numpy.ones(3)).block_until_ready()
+    print(found.count("/jax/compilation_cache/cache_hits"))
+"""
+
+
+def test_a_command_finds_what_another_compiled(home: Path) -> None:
+    """Each works in a folder of another name, which JAX would make part of an entry's name."""
+    hits, kept = [], []
+    for _ in range(2):
+        command = [sys.executable, "-c", COMPILER]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        hits.append(int(done.stdout))
+        kept.append(set(entries(home)))
+    assert hits[0] == 0 < hits[1]
+    assert kept[0] == kept[1] != set()
+
+
 def test_what_may_still_be_written_is_not_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-C a training that nobody waits for may be at work on an entry."""
     monkeypatch.setenv("OCCAMID_THREADS", "2")

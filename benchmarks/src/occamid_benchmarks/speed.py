@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from occamid.cli.compiled import VARIABLE
+from occamid.cli.compiled import SETTINGS, VARIABLE
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
 from occamid.training.train import provenance
@@ -34,7 +34,7 @@ def measure(record: str, effort: str) -> dict[str, Any]:
 
 def _alone(record: str, effort: str, cache: str) -> dict[str, Any]:
     command = [sys.executable, "-m", __name__, record, effort]
-    own = {VARIABLE: cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2"}
+    own = SETTINGS | {VARIABLE: cache}
     began = time.perf_counter()
     done = subprocess.run(
         command, env=os.environ | own, capture_output=True, text=True, check=False

@@ -20,6 +20,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+SETTINGS = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+    # else the folder's name is part of every entry's, and no command finds those of another
+    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+}
 LARGEST = 1_000_000_000  # bytes; the oldest entries beyond are removed
 OLDEST = 7 * 24 * 3600  # seconds after which a folder that a killed command left is removed
 ENTRY = "-cache"  # what the names of JAX's entries end with
@@ -31,7 +36,8 @@ def kept_programs() -> Iterator[None]:
 
     Where nothing can be written, or where the user has named a folder, nothing is kept here.
     """
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
     if VARIABLE in os.environ:
         yield
         return
