@@ -103,7 +103,7 @@ def _first_states(
             return jnp.where(kept, new, away), next_damping(damping, kept)
 
         n = len(L)
-        axes = jnp.concatenate([s * jnp.eye(n, dtype=u.dtype) for s in (*AROUND,)])
+        axes = jnp.concatenate([s * jnp.eye(n, dtype=u.dtype) for s in AROUND])
         tried = jnp.concatenate([jnp.zeros((1, n), u.dtype), axes, -axes])
         energy = jax.vmap(lambda away: jnp.sum(miss(away) ** 2))
         begin = tried[jnp.argsort(energy(tried))[:BEST]]

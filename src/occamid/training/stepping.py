@@ -74,7 +74,8 @@ class Stepper:
     ) -> State:
         """The state after measured inputs and outputs, at least ``terms.max_lag`` rows of each.
 
-        Hidden states warm up on all rows after the initial window, as in a free run.
+        Hidden states warm up on all rows after the initial window, as in a free run; those of a
+        state-space model by its filter alone.
         """
         u, y = _columns(u_past), _columns(y_past)
         names = self.terms.input_names, self.terms.output_names
