@@ -61,7 +61,7 @@ def test_the_process_says_what_it_used(
     case = SimpleNamespace(estimation=(small_record(70), small_record(50)))
     monkeypatch.setattr(records, "load", lambda _: case)
     fit = SimpleNamespace(family=SimpleNamespace(name="arx"))
-    monkeypatch.setattr("occamid.identification.identify.identify", lambda *_, **__: fit)
+    monkeypatch.setattr(speed, "identify", lambda *_, **__: fit)
     speed.main("any", "quick")
     told = json.loads(capsys.readouterr().out)
     assert (told["rows"], told["family"]) == (120, "arx")

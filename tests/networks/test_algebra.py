@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from occamid.networks.algebra import inverse, solve
+from occamid.networks.algebra import inverse, root, solve
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -34,3 +34,11 @@ def test_the_slope_is_that_of_differences(rng: np.random.Generator) -> None:
 
 def test_a_singular_matrix_gives_no_finite_inverse() -> None:
     assert not np.isfinite(inverse(jnp.zeros((3, 3)))).all()
+
+
+def test_a_root_gives_the_covariance_and_what_rounding_left_below_zero_is_none() -> None:
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(4, 2))
+    R = root(half @ half.T)  # of rank two
+    np.testing.assert_allclose(R @ R.T, half @ half.T, atol=1e-12)
+    assert not root(np.diag([-1e-17, 0.0])).any()

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+from occamid import Record
+from occamid.data.windows import Terms, Windows, windows
 from occamid.networks import MLP, Observer
 from occamid.networks.flat import flatten, size, unflatten
-from occamid.training.first_outputs import first_found
+from occamid.training.first_outputs import begun
 
 Array = np.ndarray
 NETWORK = Observer(2, (2, 2), 1)
@@ -36,6 +38,13 @@ def weights(speed: float = 0.1) -> dict[str, Array]:
     }
 
 
+def data_of(u: Array, y: Array) -> Windows:
+    """Rows of inputs now and outputs before, one more of each ahead of them."""
+    terms = Terms(((0, 0),), ((0, 1),), ("u",), ("y",))
+    record = Record(u=np.concatenate([u[:1], u]), y=np.concatenate([y[:1], y]))
+    return windows([record], terms, 1)
+
+
 def run(w: dict[str, Array], x: Array, u: Array) -> Array:
     """A plain loop."""
     found = []
@@ -55,7 +64,7 @@ def test_the_first_state_is_the_most_probable_one(rows: int) -> None:
     y = run(weights(), np.array([-1.0, 2.0]), u) + 0.1 * rng.normal(size=(rows, 1))
     models = [weights(), weights(0.12)]
     flat = np.stack([flatten(NETWORK, w) for w in models])
-    found = unflatten(NETWORK, first_found(NETWORK, flat, u, y))
+    found = unflatten(NETWORK, begun(NETWORK, flat, data_of(u, y), rows))
     assert not found["filter.Q"].any()
     for w, x in zip(models, found["filter.x"], strict=True):
         root = np.linalg.cholesky(np.linalg.inv(w["filter.P"])).T
@@ -71,7 +80,7 @@ def test_the_first_state_is_the_most_probable_one(rows: int) -> None:
 def test_other_weights_stay_and_nothing_known_changes_no_state() -> None:
     flat = flatten(NETWORK, weights())[None]
     with jax.enable_x64(True):
-        found = unflatten(NETWORK, first_found(NETWORK, flat, np.zeros((0, 1)), np.zeros((0, 1))))
+        found = unflatten(NETWORK, begun(NETWORK, flat, data_of(*np.zeros((2, 5, 1))), 0))
     for name, value in weights().items():
         expected = 0 * value if name == "filter.Q" else value
         np.testing.assert_array_equal(found[name][0], expected)
@@ -80,4 +89,4 @@ def test_other_weights_stay_and_nothing_known_changes_no_state() -> None:
 def test_a_network_without_a_filter_stays_what_it_is() -> None:
     network = MLP(2, (3,), 1)
     flat = np.ones((1, size(network)))
-    assert first_found(network, flat, np.zeros((5, 1)), np.zeros((5, 1))) is flat
+    assert begun(network, flat, data_of(*np.zeros((2, 5, 1))), 3) is flat

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -17,8 +18,10 @@ from typing import Any
 
 from occamid.cli.compiled import SETTINGS, VARIABLE
 from occamid.errors import FileError
-from occamid.files.atomic import replace_file
+from occamid.identification.identify import identify
 from occamid.training.train import provenance
+from occamid_benchmarks.suite import records
+from occamid_benchmarks.suite.measure import put
 
 KINDS = ("cold", "warm")
 
@@ -48,19 +51,13 @@ def _alone(record: str, effort: str, cache: str) -> dict[str, Any]:
 
 def write(result: dict[str, Any], folder: Path) -> Path:
     """One file for each record and effort."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result['record']}-{result['effort']}.json"
-    replace_file(path, (json.dumps(result, indent=1) + "\n").encode())
+    put(result, path)
     return path
 
 
 def main(record: str, effort: str) -> None:
     """The process that is timed; its last line says what it used."""
-    import resource
-
-    from occamid.identification.identify import identify
-    from occamid_benchmarks.suite import records
-
     case = records.load(record)
     fit = identify(case.estimation, effort=effort)
     used = resource.getrusage(resource.RUSAGE_SELF)

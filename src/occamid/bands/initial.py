@@ -24,8 +24,9 @@ from occamid.bands.mixture import Mixture
 from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms
 from occamid.networks import MLP, Network
+from occamid.networks.algebra import root
 from occamid.networks.flat import unflatten
-from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
+from occamid.training.levenberg import least_squares
 
 Array = np.ndarray
 STARTS, ITERATIONS = 8, 30
@@ -106,8 +107,7 @@ def _conditional(
     C = toeplitz(r)
     gain = np.linalg.solve(C[count:, count:], C[count:, :count]).T
     inner = C[:count, :count] - gain @ C[count:, :count]
-    values, vectors = np.linalg.eigh(inner)
-    return u.mean() + gain @ centred[:known], vectors * np.sqrt(np.maximum(values, 0.0))
+    return u.mean() + gain @ centred[:known], root(inner)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -138,17 +138,5 @@ def _search(
         miss = (runs - y[rows]) / (sigma[:, None] * np.sqrt(len(weights)))
         return jnp.concatenate([miss.ravel(), x])
 
-    def solve(x0: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def step(_: jax.Array, carried: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            x, damping = carried
-            r, J = residual(x), jax.jacfwd(residual)(x)
-            new = x - damped(J.T @ J, J.T @ r, damping)
-            better = lower(jnp.sum(residual(new) ** 2), jnp.sum(r**2))
-            return jnp.where(better, new, x), next_damping(damping, better)
-
-        start = (x0.ravel(), jnp.asarray(FIRST_DAMPING))
-        x, _ = jax.lax.fori_loop(0, ITERATIONS, step, start)
-        return x, jnp.sum(residual(x) ** 2)
-
-    found, costs = jax.lax.map(solve, starts)
+    found, costs = jax.lax.map(lambda x: least_squares(residual, x.ravel(), ITERATIONS), starts)
     return past(found[jnp.argmin(costs)])

@@ -206,7 +206,7 @@ def _curved(
     """
     nu, ny = channels
     most = max(2, min(OUTPUT_LAGS, WIDEST[1] // (nu + ny)))
-    lags = inputs if most <= inputs <= LONG_DELAY and most == OUTPUT_LAGS else most
+    lags = inputs if OUTPUT_LAGS == most <= inputs <= LONG_DELAY else most
     regressors = nu * (lags + 1) + ny * most
     weights = (COST / (rows * ny)) ** 0.5 - ny * regressors  # for units
     units = int(np.clip(weights // (regressors + ny + 1), FEWEST_UNITS, UNITS))

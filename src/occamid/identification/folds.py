@@ -84,7 +84,8 @@ def folds(records: Sequence[Record], count: int) -> list[Fold]:
 def with_room(found: Sequence[Fold]) -> list[Fold]:
     """The folds with a shape that all their lessons fit into."""
     lessons = [lesson.records for f in found for lesson in (f.lesson, f.fewer)]
-    return [f._replace(shape=padded_shape(*lessons)) for f in found]
+    shape = padded_shape(*lessons) if found else None
+    return [f._replace(shape=shape) for f in found]
 
 
 def whole(records: Sequence[Record]) -> Lesson:

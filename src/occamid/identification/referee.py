@@ -82,8 +82,7 @@ def judge(
     Of very long records a part is learned from, and what lies between is judged on, too.
     What is far behind after the first fold, or the second, is not heard in the others.
     """
-    given, rows = sum(map(len, records)), options.budget.rows
-    stream = max(rows, options.budget.stream)
+    given, rows, stream = sum(map(len, records)), options.budget.rows, options.budget.stream
     long = between(records, stream)
     records = thin(records, stream)
     tried = families(options, thin(records, rows), given)

@@ -12,13 +12,7 @@ from occamid.networks.base import (
 )
 from occamid.networks.groups import STRUCTURES, Group, Groups, group_norm, groups_for
 from occamid.networks.mlp import MLP
-from occamid.networks.observer import (
-    Observer,
-    joined,
-    of_filter,
-    parted,
-    unobserved,
-)
+from occamid.networks.observer import Observer, joined, of_filter, parted, unobserved
 from occamid.networks.recurrent import Recurrent
 from occamid.networks.state_space import StateSpace
 

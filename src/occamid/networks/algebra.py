@@ -1,4 +1,4 @@
-"""Small linear systems inside compiled programs.
+"""Small linear systems inside compiled programs, and roots of covariances.
 
 XLA hands ``jnp.linalg.solve`` to LAPACK.  On a CPU several such calls on batches of matrices in one
 program wait for each other's threads and can lock up for ever (seen with jax 0.10 on two cores), so
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jaxtyping import Inexact
+from jaxtyping import Float, Inexact
 
 
 @jax.custom_jvp
@@ -41,3 +42,9 @@ def _slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]
 def solve(A: Inexact[Array, "n n"], b: Inexact[Array, "n ..."]) -> Inexact[Array, "n ..."]:
     """``A⁻¹ b``."""
     return inverse(A) @ b
+
+
+def root(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """R with ``R Rᵀ`` the covariance, which rounding may have left indefinite; on the host."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))

@@ -24,9 +24,9 @@ from jaxtyping import Bool, Float
 
 from occamid.data.windows import Windows, roomy
 from occamid.networks import Network, Observer
-from occamid.networks.algebra import solve
+from occamid.networks.algebra import root, solve
 from occamid.networks.flat import flatten, unflatten
-from occamid.training.levenberg import FIRST_DAMPING, lower, next_damping
+from occamid.training.levenberg import least_squares
 
 Array = np.ndarray
 ROWS = 250  # known outputs at most, as many as a run through held-back rows starts from
@@ -42,34 +42,21 @@ def begun(
 
     Those of networks without a filter come back as they are.
     """
-    inputs = network.n_in - network.n_out
-    u, y = (np.asarray(x[0, : min(known, ROWS)]) for x in (data.z, data.y))
-    return first_found(network, flat, u[:, :inputs], y)
-
-
-def first_found(
-    network: Network, flat: Float[Array, "K P"], u: Float[Array, "n nu"], y: Float[Array, "n ny"]
-) -> Float[Array, "K P"]:
-    """The same after rows with these inputs and outputs, in scaled units."""
     if not isinstance(network, Observer):
         return flat
     tree = unflatten(network, np.array(flat))
     tree["filter.Q"][:] = 0.0
-    rows = min(len(y), ROWS)
+    rows = min(known, ROWS)
     if rows:
         more = ((0, roomy(rows, 50) - rows), (0, 0))
-        roots = np.stack([_root(P) for P in tree["filter.P"]])
-        padded = (np.pad(x[:rows], more) for x in (u, y))
-        seen = np.arange(roomy(rows, 50)) < rows
-        tree["filter.x"][:] = np.asarray(_first_states(network, tree, roots, *padded, seen))
+        z, y = (np.pad(np.asarray(x)[0, :rows], more) for x in (data.z, data.y))
+        roots = np.stack([root(P) for P in tree["filter.P"]])
+        seen = np.arange(len(y)) < rows
+        u = z[:, : network.n_in - network.n_out]
+        tree["filter.x"][:] = np.asarray(_first_states(network, tree, roots, u, y, seen))
     return np.stack(
         [flatten(network, {n: v[k] for n, v in tree.items()}) for k in range(len(flat))]
     )
-
-
-def _root(P: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    values, vectors = np.linalg.eigh(P)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -94,21 +81,12 @@ def _first_states(
             safe = jnp.nan_to_num(scaled, nan=FAR, posinf=FAR, neginf=-FAR)
             return jnp.concatenate([jnp.clip(safe, -FAR, FAR).ravel(), away])
 
-        def step(_: int, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            away, damping = state
-            r, J = miss(away), jax.jacfwd(miss)(away)
-            A = J.T @ J
-            new = away - solve(A + damping * jnp.diag(jnp.diag(A)), r @ J)
-            kept = lower(jnp.sum(miss(new) ** 2), jnp.sum(r**2))
-            return jnp.where(kept, new, away), next_damping(damping, kept)
-
         n = len(L)
         axes = jnp.concatenate([s * jnp.eye(n, dtype=u.dtype) for s in AROUND])
         tried = jnp.concatenate([jnp.zeros((1, n), u.dtype), axes, -axes])
-        energy = jax.vmap(lambda away: jnp.sum(miss(away) ** 2))
-        begin = tried[jnp.argsort(energy(tried))[:BEST]]
-        damping = jnp.full(len(begin), FIRST_DAMPING, u.dtype)
-        ended, _ = jax.vmap(lambda *s: jax.lax.fori_loop(0, STEPS, step, s))(begin, damping)
-        return weights["filter.x"] + L @ ended[jnp.argmin(energy(ended))]
+        costs = jax.vmap(lambda away: jnp.sum(miss(away) ** 2))(tried)
+        begin = tried[jnp.argsort(costs)[:BEST]]
+        ended, costs = jax.vmap(lambda away: least_squares(miss, away, STEPS, solve))(begin)
+        return weights["filter.x"] + L @ ended[jnp.argmin(costs)]
 
     return jax.lax.map(one, (params, roots))

@@ -148,12 +148,17 @@ def path_of(folder: Path, name: str, effort: str, seed: int) -> Path:
 
 def write(result: dict[str, Any], folder: Path) -> None:
     """``RECORD-EFFORT-SEED.json``."""
+    put(result, path_of(folder, result["record"], result["effort"], result["seed"]))
+
+
+def put(result: dict[str, Any], path: Path) -> None:
+    """A result in a file, and a folder for it."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"cannot make the folder {folder}: {error.strerror}.") from None
-    path = path_of(folder, result["record"], result["effort"], result["seed"])
-    replace_file(path, json.dumps(plain(result), indent=1, allow_nan=False).encode())
+        raise FileError(f"cannot make the folder {path.parent}: {error.strerror}.") from None
+    content = json.dumps(plain(result), indent=1, allow_nan=False, ensure_ascii=False)
+    replace_file(path, content.encode())
 
 
 def finished(folder: Path, name: str, effort: str, seed: int) -> bool:

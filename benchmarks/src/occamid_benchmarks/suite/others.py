@@ -23,8 +23,6 @@ import occamid_benchmarks
 from occamid.assessment.metrics import rmse
 from occamid.data.record import Record
 from occamid.errors import FileError
-from occamid.files.atomic import replace_file
-from occamid.files.plain import plain
 from occamid_benchmarks.peers.exchange import (
     Answer,
     Problem,
@@ -32,7 +30,7 @@ from occamid_benchmarks.peers.exchange import (
     read_answer,
     write_problem,
 )
-from occamid_benchmarks.suite.measure import pooled, pooling, results_of
+from occamid_benchmarks.suite.measure import pooled, pooling, put, results_of
 from occamid_benchmarks.suite.records import DAISY_KNOWN, Case
 
 Json = dict[str, Any]
@@ -156,12 +154,7 @@ def path_of(folder: Path, name: str, peer: str) -> Path:
 
 def write(result: Json, folder: Path) -> None:
     """``RECORD-PEER.json``."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {folder}: {error.strerror}.") from None
-    content = json.dumps(plain(result), indent=1, allow_nan=False, ensure_ascii=False)
-    replace_file(path_of(folder, result["record"], result["peer"]), content.encode())
+    put(result, path_of(folder, result["record"], result["peer"]))
 
 
 def finished(folder: Path, name: str, peer: str, digest: str) -> bool:
