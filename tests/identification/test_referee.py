@@ -131,7 +131,8 @@ def test_the_simplest_kind_within_one_standard_error(
 def test_the_expected_error_of_toy_hearings() -> None:
     """The pieces' mean square with its standard error, times what more data brings."""
     squares = np.array([[1.0, 4.0], [3.0, 4.0], [1.0, 4.0], [3.0, 4.0]])
-    hearing = Hearing(squares=[squares[:2], squares[2:]], rows=[np.full(2, 25.0)] * 2)
+    misses = np.repeat(np.sqrt(squares), 25, axis=0)  # two pieces in each of two parts
+    hearing = Hearing(misses=[[misses[:50]], [misses[50:]]])
     error, low, high = expected(hearing, gain=0.9)
     gain = 0.9**2
     np.testing.assert_allclose(error**2, gain * np.array([2.0, 4.0]))
@@ -142,7 +143,7 @@ def test_the_expected_error_of_toy_hearings() -> None:
 
 
 def test_nothing_to_learn_costs_nothing_and_the_interval_stays_positive() -> None:
-    hearing = Hearing(squares=[np.array([[0.0], [100.0]])], rows=[np.full(2, 30.0)])
+    hearing = Hearing(misses=[[np.repeat([[0.0], [10.0]], 25, axis=0)]])
     error, low, high = expected(hearing, gain=1.0)
     assert error**2 == pytest.approx([50.0])
     assert low**2 == pytest.approx([2.5])
@@ -390,7 +391,7 @@ def test_a_family_far_behind_is_tried_no_further(
     def worse(model: Ensemble, part: Part) -> Array:
         miss = honest(model, part)
         seen.append(1)
-        return miss if len(seen) % 2 else 1.1 * behind * miss  # the second family's turn
+        return 1.1 * behind * miss if len(seen) % 2 else miss  # the second family goes first
 
     seen: list[int] = []
     monkeypatch.setenv(VARIABLE, "1")  # one after the other

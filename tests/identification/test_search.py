@@ -257,7 +257,7 @@ def test_all_are_judged_on_the_same_rows() -> None:
     for widest in (0, 30):
         hearing = Hearing()
         hear(fold, "", told, {"state-space-linear": hearing}, Clock(None, 1), widest)
-        rows[widest] = sum(r.sum() for r in hearing.rows)
+        rows[widest] = sum(len(part) for parts in hearing.misses for part in parts)
     assert rows == {0: len(fold.parts[0].record) - 5, 30: len(fold.parts[0].record) - 30}
 
 

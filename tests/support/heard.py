@@ -50,8 +50,7 @@ class Stage:
         size = 10 * (options.order or 0) + sum(options.hidden or ())
         hearing.models.append((SimpleNamespace(parameters=size), fold))  # type: ignore[arg-type]
         wobble = 1 + 0.1 * np.cos(np.arange(4.0))
-        hearing.squares.append((error**2 * wobble)[:, None])
-        hearing.rows.append(np.full(4, 20.0))
+        hearing.misses.append([np.repeat(error * np.sqrt(wobble), 20)[:, None]])
 
     def identify(self, records: tuple[Record, ...], options: Options, **_: Any) -> Fit:
         self.fitted.append(options)

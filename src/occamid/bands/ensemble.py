@@ -1,11 +1,15 @@
-"""Ensembles: mixtures of posteriors that predict with bands.  One model is a mixture of one."""
+"""Ensembles: mixtures of posteriors that predict with bands.  One model is a mixture of one.
+
+An ensemble of one family may have others beside it: then runs are the mean of all by their shares,
+while everything that is looked into (regressors, poles, code) is that of the leading one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -13,6 +17,7 @@ from jaxtyping import Float, Int
 
 from occamid.assessment.run import Run
 from occamid.bands import modelfile
+from occamid.bands.blend import blended, widened
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.initial import with_past
 from occamid.bands.linearised import linearised
@@ -20,7 +25,7 @@ from occamid.bands.mixture import Feedback, Mixture, weighted_median
 from occamid.bands.monte_carlo import Sampling, ahead_distribution, free_run_distribution
 from occamid.bands.posterior import Method, Posterior, fit_posterior
 from occamid.bands.start import Before, Initial, Tail, before, tail_of
-from occamid.bands.units import in_user_units
+from occamid.bands.units import in_user_units, tell_divergence
 from occamid.data.record import Record, as_record, as_records
 from occamid.data.windows import Terms, windows
 from occamid.errors import DataError, SettingsError, check_choice
@@ -45,7 +50,8 @@ class Ensemble:
     enters unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none``
     (added to the output only) for models refined in free run.  ``tail`` is the end of the
     estimation data, inputs and outputs: where "last" starts from.  ``candidates`` is the number
-    of parameters before pruning.
+    of parameters before pruning.  ``beside`` are ensembles of other families with their shares of
+    every run; ``inflation`` is then that of all together, and theirs is not used.
     """
 
     posteriors: tuple[Posterior, ...]
@@ -56,6 +62,7 @@ class Ensemble:
     feedback: Feedback = "process"
     tail: Tail | None = None
     candidates: int | None = None
+    beside: tuple[Beside, ...] = ()
 
     @property
     def first(self) -> Model:
@@ -80,7 +87,8 @@ class Ensemble:
     @property
     def window(self) -> int:
         """How many first outputs a run starts from unless told otherwise."""
-        return max(p.model.window for p in self.posteriors)
+        own = max(p.model.window for p in self.posteriors)
+        return max([own, *(other.model.window for other in self.beside)])
 
     @property
     def sampling_time(self) -> float:
@@ -100,8 +108,9 @@ class Ensemble:
 
     @property
     def parameters_in_all(self) -> int:
-        """Those of all members together."""
-        return sum(p.model.parameters for p in self.posteriors)
+        """Those of all members together, and of what is beside them."""
+        own = sum(p.model.parameters for p in self.posteriors)
+        return own + sum(other.model.parameters_in_all for other in self.beside)
 
     @property
     def sparsity(self) -> float:
@@ -117,18 +126,30 @@ class Ensemble:
 
     def save(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
         """Write a model file; ``about`` is kept in its header for people."""
-        modelfile.write(
-            path,
-            modelfile.Contents(
-                self.posteriors,
-                self.weights,
-                self.inflation,
-                self.feedback,
-                self.tail,
-                self.candidates,
-            ),
-            about,
+        modelfile.write(path, self._contents(), about)
+
+    def _contents(self) -> modelfile.Contents:
+        return modelfile.Contents(
+            self.posteriors,
+            self.weights,
+            self.inflation,
+            self.feedback,
+            self.tail,
+            self.candidates,
+            tuple((other.model._contents(), other.share) for other in self.beside),
         )
+
+    def _parts(
+        self, enough: Callable[[Ensemble], bool]
+    ) -> tuple[list[Ensemble], Float[Array, " m"]]:
+        """The leading family and those beside it whose needs are met, with their shares.
+
+        The shares add up to one, whoever is there.
+        """
+        there = [other for other in self.beside if enough(other.model)]
+        own = 1.0 - sum(other.share for other in self.beside)
+        shares = np.array([own, *(other.share for other in there)])
+        return [replace(self, beside=()), *(b.model for b in there)], shares / shares.sum()
 
     def free_run(
         self, u: Float[Array, "N nu"] | Float[Array, " N"], y_init: Float[Array, ...]
@@ -139,7 +160,13 @@ class Ensemble:
         shorter than the largest lag of an input, the inputs before the first sample are inferred
         (:mod:`occamid.bands.initial`).
         """
-        inputs, known, missing = self._with_past(columns(u), columns(y_init))
+        inputs, known = columns(u), columns(y_init)
+        parts, shares = self._parts(lambda other: other.fewest_known <= len(known))
+        return np.tensordot(shares, [part._middle(inputs, known) for part in parts], axes=1)
+
+    def _middle(self, u: Float[Array, "N nu"], y_init: Float[Array, "n ny"]) -> Array:
+        """The centre of this family's own free runs."""
+        inputs, known, missing = self._with_past(u, y_init)
         return self._centre(self.members.free_run(inputs, known))[missing:]
 
     def simulate(
@@ -167,26 +194,54 @@ class Ensemble:
         of the estimation data ("last"), or from rest under the first inputs ("steady"), whose
         doubt is in the band.
         """
-        chosen = feedback or self.feedback
-        check_choice("feedback", chosen, get_args(Feedback))
-        drawn = Sampling(samples or 0, chosen, levels, seed, memory_mb)
+        if feedback is not None:
+            check_choice("feedback", feedback, get_args(Feedback))
+        known = len(initial) if isinstance(initial, Record) else None
         if initial is None:
             record = as_record(record)
             self.first.check([record])
-            if n_init is None:
-                n_init = max(p.model.window_in(record) for p in self.posteriors)
+            known = n_init = self._known(record) if n_init is None else n_init
+        elif n_init is not None:
+            raise SettingsError("give `n_init` or `initial`, not both.")
+        runs = []
+        parts, shares = self._parts(lambda m: known is None or m.fewest_known <= known)
+        for part in parts:
+            place = feedback or part.feedback
+            drawn = Sampling(samples or 0, place, levels, seed, memory_mb)
+            runs.append(part._simulate(record, n_init, initial, drawn))
+        run = widened(blended([run for run, _ in runs], shares), self.inflation_at(runs[0][1]))
+        return tell_divergence(run, aside=bool(samples))
+
+    def _known(self, record: Record) -> int:
+        """How many first outputs of a record a run starts from unless told otherwise."""
+        own = max(p.model.window_in(record) for p in self.posteriors)
+        return max([own, *(other.model._known(record) for other in self.beside)])
+
+    def _simulate(
+        self,
+        record: Record | Float[Array, "N nu"] | Float[Array, " N"],
+        n_init: int | None,
+        initial: Initial | None,
+        drawn: Sampling,
+    ) -> tuple[Run, Int[Array, " T"]]:
+        """This family's own free run as its posterior says, and how many steps ahead its rows are.
+
+        One number where all are as in a long run.
+        """
+        if initial is None:
+            assert isinstance(record, Record)
+            assert n_init is not None
             return self._free_run(record, Before(record.y[: max(0, n_init)]), n_init, drawn)
         u = columns(record.u if isinstance(record, Record) else record)
-        if n_init is not None:
-            raise SettingsError("give `n_init` or `initial`, not both.")
         blank = self._record(u, np.zeros((len(u), len(self.terms.output_names))))
-        start = before(self.members.like, self.mixture, self.tail, u, initial, chosen)
-        if samples is not None and start.doubt is not None:
+        start = before(self.members.like, self.mixture, self.tail, u, initial, drawn.feedback)
+        if drawn.samples and start.doubt is not None:
             raise SettingsError("a start at rest has bands of first order; leave `samples` out.")
         assert start.u is not None
         joined = np.concatenate([start.u, u]), np.concatenate([start.y, blank.y])
         known = len(start.y)
-        return self._free_run(self._record(*joined), start, known, drawn).after(known)
+        run, ahead = self._free_run(self._record(*joined), start, known, drawn)
+        return run.after(known), ahead
 
     def _record(self, u: Float[Array, "N nu"], y: Float[Array, "N ny"]) -> Record:
         names = self.terms.input_names, self.terms.output_names
@@ -195,7 +250,9 @@ class Ensemble:
             sampling_time=self.sampling_time,
         )  # fmt: skip
 
-    def _free_run(self, record: Record, given: Before, n_init: int, drawn: Sampling) -> Run:
+    def _free_run(
+        self, record: Record, given: Before, n_init: int, drawn: Sampling
+    ) -> tuple[Run, Int[Array, " T"]]:
         """The free run after the known outputs; nothing else of the record is looked at."""
         u, known, missing = self._with_past(record.u, given.y)
         total = n_init + missing
@@ -204,7 +261,7 @@ class Ensemble:
                 f'record "{record.name}": n_init is {n_init}; it must be at least '
                 f"{self.fewest_known} and less than the {len(record)} rows."
             )
-        start, samples, widen = min(self.start, total), drawn.samples, HORIZONS[-1]
+        start, samples = min(self.start, total), drawn.samples
         hidden = np.zeros((len(u), known.shape[1]))
         hidden[:total] = known
         with jax.enable_x64(not samples):
@@ -225,8 +282,9 @@ class Ensemble:
                 )
         centre = self._centre(self.members.free_run(u, known)) if samples else None
         known_start = given.u is not None and given.doubt is None
-        ahead = np.arange(1, len(u) - total + 1) if known_start else np.array([widen])
-        return self._finish(run, known, total - start, centre, ahead).after(missing)
+        ahead = np.arange(1, len(u) - total + 1) if known_start else np.array([HORIZONS[-1]])
+        found = in_user_units(run, self.first.scaling, known, total - start, centre)
+        return found.after(missing), ahead
 
     def predict(
         self,
@@ -243,19 +301,31 @@ class Ensemble:
         record = as_record(record)
         if horizon < 1:
             raise SettingsError(f"the horizon is {horizon}; it must be 1 or more.")
-        feedback = self._check(record, feedback)
-        with jax.enable_x64(samples is None):
+        self.first.check([record])
+        if feedback is not None:
+            check_choice("feedback", feedback, get_args(Feedback))
+        runs = []
+        parts, shares = self._parts(lambda other: other.start < len(record))
+        for part in parts:
+            place = feedback or part.feedback
+            drawn = Sampling(samples or 0, place, levels, seed, memory_mb)
+            runs.append(part._predict(record, horizon, drawn))
+        run = widened(blended(runs, shares), self.inflation_at(np.array([horizon])))
+        return tell_divergence(run, aside=bool(samples))
+
+    def _predict(self, record: Record, horizon: int, drawn: Sampling) -> Run:
+        """This family's own predictions as its posterior says."""
+        with jax.enable_x64(not drawn.samples):
             data = windows([self.first.scaling.apply(record)], self.terms, self.start)
             place = (self.network, self.terms, self.mixture, data)
-            if samples is None:
-                run = linearised(
-                    *place, forced=0, horizon=horizon, feedback=feedback, levels=levels
-                )
+            if drawn.samples:
+                run = ahead_distribution(*place, horizon, drawn)
             else:
-                sampling = Sampling(samples, feedback, levels, seed, memory_mb)
-                run = ahead_distribution(*place, horizon, sampling)
-        centre = None if samples is None else self._centre(self.members.predict(record, horizon))
-        return self._finish(run, record.y[: self.start], 0, centre, np.array([horizon]))
+                run = linearised(
+                    *place, forced=0, horizon=horizon, feedback=drawn.feedback, levels=drawn.levels
+                )
+        centre = self._centre(self.members.predict(record, horizon)) if drawn.samples else None
+        return in_user_units(run, self.first.scaling, record.y[: self.start], 0, centre)
 
     def step_function(self) -> Stepper:
         """The recursion as a pure function of JAX, for loops of one's own; its centre, no band."""
@@ -278,31 +348,27 @@ class Ensemble:
         scaling = self.first.scaling
         return with_past(self.network, self.terms, self.mixture, scaling, u, known)
 
-    def _check(self, record: Record, feedback: Feedback | None) -> Feedback:
-        self.first.check([record])
-        chosen = feedback or self.feedback
-        check_choice("feedback", chosen, get_args(Feedback))
-        return chosen
 
-    def _finish(
-        self,
-        run: Run,
-        known: Float[Array, "n ny"],
-        skip: int,
-        centre: Float[Array, "N ny"] | None,
-        ahead: Int[Array, " T"],
-    ) -> Run:
-        """The user's units, with the inflation that many steps ahead (one number: of all rows)."""
-        widen = self.inflation_at(ahead)
-        return in_user_units(run, self.first.scaling, widen, known, skip, centre)
+class Beside(NamedTuple):
+    """An ensemble of another family and its share of every run."""
+
+    model: Ensemble
+    share: float
 
 
 def load(path: str | Path) -> Ensemble:
     """The model of a model file or of a run folder; anything else is refused with the reason."""
-    found = modelfile.read(path)
+    return _made_of(modelfile.read(path))
+
+
+def _made_of(found: modelfile.Contents) -> Ensemble:
     ensemble = combine(found.posteriors, found.weights, found.feedback)
     return replace(
-        ensemble, inflation=found.inflation, tail=found.tail, candidates=found.candidates
+        ensemble,
+        inflation=found.inflation,
+        tail=found.tail,
+        candidates=found.candidates,
+        beside=tuple(Beside(_made_of(own), share) for own, share in found.beside),
     )
 
 

@@ -27,7 +27,7 @@ from occamid.training.model import Model
 
 Array = np.ndarray
 NAME = MODEL  # in a run folder
-FORMAT = 3  # since 3 an inflation for each horizon, the spread and the end of the estimation data
+FORMAT = 4  # since 3 an inflation for each horizon and the data's end, since 4 families beside
 KINDS = ("lstm", "rnn")
 SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_std", "y_mean", "y_std")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
@@ -37,7 +37,7 @@ class Contents(NamedTuple):
     """What makes an ensemble: posteriors, their shares, the inflation and place of its noise.
 
     ``tail`` holds the last inputs and outputs of the estimation data, ``candidates`` is the number
-    of parameters before pruning; neither is in files of earlier versions.
+    of parameters before pruning, ``beside`` are other families with their shares of every run.
     """
 
     posteriors: tuple[Posterior, ...]
@@ -46,6 +46,7 @@ class Contents(NamedTuple):
     feedback: Feedback
     tail: tuple[Float[Array, "n nu"], Float[Array, "n ny"]] | None = None
     candidates: int | None = None
+    beside: tuple[tuple[Contents, float], ...] = ()
 
 
 def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None = None) -> None:
@@ -53,6 +54,17 @@ def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None 
 
     ``about`` is kept in the header for people: settings, provenance.
     """
+    header, arrays = _packed(ensemble)
+    header = {"format": FORMAT, "version": version("occamid"), "about": dict(about or {})} | header
+    content = save(
+        {name: np.ascontiguousarray(value) for name, value in arrays.items()},
+        metadata={"occamid": json.dumps(header)},
+    )
+    replace_file(Path(path), content)
+
+
+def _packed(ensemble: Contents) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Header and arrays; those of a family beside it are in a header of its own and a folder."""
     first = ensemble.posteriors[0].model
     arrays: dict[str, Array] = {"weights": ensemble.weights, "inflation": ensemble.inflation}
     arrays |= {f"scaling/{key}": getattr(first.scaling, key) for key in SCALING}
@@ -73,10 +85,12 @@ def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None 
                 "log_evidence": p.log_evidence,
             }
         )
+    beside = []
+    for k, (own, share) in enumerate(ensemble.beside):
+        header, more = _packed(own)
+        beside.append(header | {"share": share})
+        arrays |= {f"beside/{k}/{name}": value for name, value in more.items()}
     header = {
-        "format": FORMAT,
-        "version": version("occamid"),
-        "about": dict(about or {}),
         "feedback": ensemble.feedback,
         "candidates": ensemble.candidates,
         "start": first.start,
@@ -84,12 +98,9 @@ def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None 
         "input_names": first.terms.input_names,
         "output_names": first.terms.output_names,
         "members": members,
+        "beside": beside,
     }
-    content = save(
-        {name: np.ascontiguousarray(value) for name, value in arrays.items()},
-        metadata={"occamid": json.dumps(header)},
-    )
-    replace_file(Path(path), content)
+    return header, arrays
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
@@ -115,24 +126,45 @@ def read(path: str | Path) -> Contents:
             f"{path} holds non-finite values in {broken[0]}; the file is damaged, copy it again."
         )
     try:
-        posteriors = tuple(_member(header, arrays, k) for k in range(len(header["members"])))
-        feedback = header["feedback"]
-        if feedback not in get_args(Feedback):
-            raise ValueError(f"feedback is {feedback!r}")
-        shares = arrays["weights"]
-        if shares.dtype.kind != "f" or shares.shape != (len(posteriors),):
-            raise ValueError(f"weights is not one number for each of {len(posteriors)} members")
-        if not ((shares >= 0).all() and shares.sum() > 0):
-            raise ValueError("weights is not shares of a whole")
-        inflation = _positive(arrays, "inflation", (len(HORIZONS), len(header["output_names"])))
-        tail = _tail(arrays, posteriors[0].model.terms)
-        return Contents(posteriors, shares, inflation, feedback, tail, _candidates(header))
+        return _unpacked(header, arrays)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         raise FileError(
             f"{path} is not a complete model file: {reason.rstrip('.')}; copy it again, or "
             "identify again."
         ) from None
+
+
+def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Contents:
+    """The contents, each part checked against the others."""
+    posteriors = tuple(_member(header, arrays, k) for k in range(len(header["members"])))
+    feedback = header["feedback"]
+    if feedback not in get_args(Feedback):
+        raise ValueError(f"feedback is {feedback!r}")
+    weights = arrays["weights"]
+    if weights.dtype.kind != "f" or weights.shape != (len(posteriors),):
+        raise ValueError(f"weights is not one number for each of {len(posteriors)} members")
+    if not ((weights >= 0).all() and weights.sum() > 0):
+        raise ValueError("weights is not shares of a whole")
+    inflation = _positive(arrays, "inflation", (len(HORIZONS), len(header["output_names"])))
+    tail = _tail(arrays, posteriors[0].model.terms)
+    beside = tuple(_beside(header, arrays, k) for k in range(len(header["beside"])))
+    if sum(share for _, share in beside) >= 1:
+        raise ValueError("families beside the leading one have all the shares")
+    return Contents(posteriors, weights, inflation, feedback, tail, _candidates(header), beside)
+
+
+def _beside(
+    header: Mapping[str, Any], arrays: Mapping[str, Array], k: int
+) -> tuple[Contents, float]:
+    """A family beside the leading one, of the same channels."""
+    own, folder = header["beside"][k], f"beside/{k}/"
+    inside = {n.removeprefix(folder): x for n, x in arrays.items() if n.startswith(folder)}
+    share = float(own["share"])
+    names = ("input_names", "output_names", "sampling_time")
+    if own["beside"] or any(own[n] != header[n] for n in names) or not 0 < share < 1:
+        raise ValueError(f"family {k + 1} beside the leading one does not fit it")
+    return _unpacked(own, inside), share
 
 
 def _tail(

@@ -1,4 +1,4 @@
-"""Runs in the user's units: scales undone, bands inflated, the known rows in front."""
+"""Runs in the user's units: scales undone, the known rows in front; a word about divergence."""
 
 from __future__ import annotations
 
@@ -20,25 +20,15 @@ class DivergedWarning(UserWarning):
 def in_user_units(
     run: Run,
     scale: Scaling,
-    widen: Float[Array, "T ny"],
     known: Float[Array, "n ny"],
     skip: int,
     centre: Float[Array, "N ny"] | None,
 ) -> Run:
-    """The user's units, the inflation, the known rows in front; a word about divergence.
+    """The user's units, the known rows in front.
 
-    The first ``skip`` rows of the run belong to known outputs.  Spread and inflation are about
-    the centre, which is not the mean of a few samples.
+    The first ``skip`` rows of the run belong to known outputs.  The spread is about the centre,
+    which is not the mean of a few samples.
     """
-    if run.diverged:
-        done = "which widens the band" if centre is None else "set aside"
-        warnings.warn(
-            f"{run.diverged:.1%} of the posterior diverged in free run, {done}; "
-            "use a sparser model (a later cycle or a larger lam), the full posterior instead "
-            "of the diagonal one, or an ensemble.",
-            DivergedWarning,
-            stacklevel=4,
-        )
     certain, front = np.zeros_like(known), [known] * len(run.levels)
     mean = scale.undo_y(run.mean[skip:])
     whole = np.concatenate([known, mean]) if centre is None else centre
@@ -50,10 +40,10 @@ def in_user_units(
     with np.errstate(invalid="ignore", over="ignore"):  # where nothing is left in the range
         aside = (mean - middle) / scale.y_scale
         std, epistemic = (np.hypot(x[skip:], aside) for x in (run.std, run.epistemic_std))
-        quantiles = middle + widen * (scale.undo_y(run.quantiles[:, skip:]) - middle)
+        quantiles = scale.undo_y(run.quantiles[:, skip:])
 
     def spread(x: Float[Array, "T ny"]) -> Float[Array, "N ny"]:
-        return np.concatenate([certain, widen * x * scale.y_scale])
+        return np.concatenate([certain, x * scale.y_scale])
 
     return Run(
         mean=whole,
@@ -65,3 +55,17 @@ def in_user_units(
         quantiles=np.concatenate([front, quantiles], axis=1),
         diverged=run.diverged,
     )
+
+
+def tell_divergence(run: Run, *, aside: bool) -> Run:
+    """The run; a warning where part of the posterior left the range."""
+    if run.diverged:
+        done = "set aside" if aside else "which widens the band"
+        warnings.warn(
+            f"{run.diverged:.1%} of the posterior diverged in free run, {done}; "
+            "use a sparser model (a later cycle or a larger lam), the full posterior instead "
+            "of the diagonal one, or an ensemble.",
+            DivergedWarning,
+            stacklevel=3,
+        )
+    return run

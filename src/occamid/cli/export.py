@@ -55,9 +55,16 @@ def export(
     exporting.check_options(format, options)
     place = run if run.is_dir() else run.parent
     target = out or place / f"export-{format}"
-    found = exporting.export(load(run), format, target, name=name, combine=combine, **options)
+    model = load(run)
+    found = exporting.export(model, format, target, name=name, combine=combine, **options)
     if as_json:
-        print(json.dumps({"out": str(target), "files": [str(path) for path in found]}))
+        files = [str(path) for path in found]
+        print(json.dumps({"out": str(target), "files": files, "left_out": len(model.beside)}))
         return
+    if model.beside:
+        say(
+            "note: the run's bands and errors are those of a stack; this is its leading family "
+            "alone. Identify with --single to see what that is worth by itself."
+        )
     for path in found:
         say(f"{path}: {path.stat().st_size} bytes")

@@ -37,6 +37,9 @@ def inspect(run: Path, as_json: bool) -> None:
         print(json.dumps(plain(_content(ensemble, best, linear) | about)))
         return
     say(_size(ensemble))
+    if ensemble.beside:
+        own = 1 - sum(other.share for other in ensemble.beside)
+        say(f"it leads a stack with {own:.0%} of every run; what follows is about it alone")
     if isinstance(best.model.network, Observer):
         _show_states(best)
     elif linear is None:

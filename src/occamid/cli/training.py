@@ -122,7 +122,7 @@ def _show(fit: identification.Fit, summary: dict[str, Any], out: Path) -> None:
         for heading in ("family", "error", "what it is"):
             table.add_column(heading, no_wrap=heading == "family")
         for trial in fit.trials:
-            mark = " *" if trial.family == fit.family.name else ""
+            mark = " *" if trial.family in fit.shares else ""
             table.add_row(trial.family + mark, listed(trial.rmse, ".4g"), neutral(trial.about))
         console.print(table)
     show_run(fit, summary, out)

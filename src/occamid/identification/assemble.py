@@ -42,7 +42,8 @@ T = TypeVar("T", Model, Refined)
 WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
 BEYOND = 3, 5_000  # times its rows, and rows at most, that the longest record is continued by
 FARTHEST = 10.0  # times the farthest output of the records: a run that leaves this is running away
-SIMPLE_ORDERS = 10  # the largest of an output-error model: each costs a refinement
+SIMPLE_ORDERS = 10  # the largest of an output-error model: each costs a refinement, and
+SIMPLE_COST = 2.5e8  # rows × outputs × weights², what a step of it costs, is no more than this
 
 
 @dataclass
@@ -120,7 +121,10 @@ class Workshop:
         if not family.refined:
             sane = np.isfinite(free_run_errors(models, self.records))
             return [fit_posterior(fits[int(np.argmax(sane))].model, self.records)]
-        simple = [m for m, fit in zip(models, fits, strict=True) if fit.order <= SIMPLE_ORDERS]
+        rows = self.lesson.rows() * len(self.records[0].output_names)
+        orders = [fit.order for fit in fits if rows * fit.model.parameters**2 <= SIMPLE_COST]
+        most = min(SIMPLE_ORDERS, max(orders, default=min(fit.order for fit in fits)))
+        simple = [m for m, fit in zip(models, fits, strict=True) if fit.order <= most]
         refined = self._refine(simple, shrink=False)
         misses, wild = free_run_misses([r.model for r in refined], self.records)
         free = np.array([len(r.positions) for r in refined])

@@ -23,7 +23,7 @@ from occamid.identification.families import Family, families
 from occamid.identification.folds import FEWEST_LEFT, Part
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
-from occamid.identification.referee import Hearing, difference, first_known, miss_of
+from occamid.identification.referee import Hearing, difference, first_known, miss_of, squares_of
 from occamid.training.cores import side_by_side
 
 Array = np.ndarray
@@ -38,7 +38,7 @@ def expected(hearing: Hearing, gain: float) -> tuple[Array, Array, Array]:
     The error on held-back data times what more data brings (:func:`learning_gain`).  The
     interval is the standard error of the pieces' mean, as in :func:`difference`.
     """
-    squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
+    squares, rows = squares_of(hearing)
     mean = gain**2 * (rows @ squares / rows.sum())
     error = gain**2 * np.array(
         [difference(np.stack([s, rows]), np.stack([0 * s, rows]))[1] for s in squares.T]

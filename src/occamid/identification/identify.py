@@ -1,21 +1,25 @@
 """Identify: records in, a model with bands out, nothing chosen by hand.
 
 The referee tries every family of :mod:`occamid.identification.families` on held-back data and
-chooses; the chosen one is trained again on everything, and its bands are made as wide as the
-held-back errors ask for.  The test record of a user is never seen here.
+chooses; the chosen one, and those that make a better model together with it, are trained again on
+everything, and the bands are made as wide as the held-back errors ask for.  The test record of a
+user is never seen here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-from occamid.bands.ensemble import Ensemble, widen_to_residuals
+from occamid.bands.ensemble import Beside, Ensemble, widen_to_residuals
 from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
+from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.expected import CURVE, calibrated, expected, learning_gain, own_error
@@ -24,12 +28,15 @@ from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import Trial, judge
+from occamid.identification.referee import Judgement, Trial, judge
+from occamid.identification.stack import Stack, stacked
 from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
-from occamid.training.cores import small_algebra
+from occamid.training.cores import side_by_side, small_algebra
+
+Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +55,7 @@ class Fit:
             not a number where nothing could be held back.
         expected_interval: its 95 % interval, (low, high) per output.
         rows_given: rows of all estimation records, of which ``records`` may be a part.
+        shares: the family's share of every run and those of families beside it, if there are any.
     """
 
     model: Ensemble
@@ -60,6 +68,7 @@ class Fit:
     expected_rmse: tuple[float, ...]
     expected_interval: tuple[tuple[float, float], ...]
     rows_given: int = 0
+    shares: dict[str, float] = field(default_factory=dict)
 
     @property
     def coverage_of_data(self) -> str:
@@ -94,42 +103,110 @@ def identify(
     options = Options(**((options.given() if options else {}) | changes))
     whole = as_records(records)
     data = thin(whole, options.budget.rows)
-    shown = tuple(r[r.lead :] if r.lead else r for r in data)  # without inputs from before them
     given = sum(map(len, whole))
     tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     judgement = judge(whole, options, clock, checkpoints)
     family = next(f for f in tried if f.name == judgement.chosen)
-    # What sums over time can be trained on every row; the quick effort does not.
-    every = family.search is not None and options.effort != "quick"
-    shop = Workshop(everything(whole if every else data), options.budget, checkpoints)
+    bench = _Bench(whole, data, options, checkpoints, clock)
+    shop = bench.shop(family)
     model = shop.model(family, clock.sub(f"training {family.name}"))
     clock.tell(f"bands of {family.name}")
-    hearing = judgement.hearings.get(family.name)
-    if hearing:
-        gain = learning_gain(family, hearing, options, rows_of(shop.records), clock, given)
-        model = calibrated(model, hearing, gain)
-        own = own_error(model, shop.records)
-        error, low, high = (np.maximum(own, value) for value in expected(hearing, gain))
-    else:
-        model = widen_to_residuals(model, shown)
-        error = low = high = np.full(model.inflation.shape[1], np.nan)
+    stack, model, expect = bench.trusted(tried, judgement, model, shop.records)
     clock.finish()
     batch = None if family.settings is None else shop.batch(family.settings)
-    model = nearest_member(model, shown) if options.single else model
+    model = nearest_member(model, shown(data)) if options.single else model
     candidates = size(_candidate(model, family) if batch is None else batch.network)
     return Fit(
-        model=replace(model, tail=tail_of(whole, model.start), candidates=candidates),
+        model=replace(_with_tail(model, whole), candidates=candidates),
         family=family,
         trials=judgement.trials,
-        grounds=judgement.grounds,
+        grounds="; ".join([judgement.grounds, *([stack.grounds] if stack else [])]),
         batch=batch,
-        records=whole if every else shown,
+        records=whole if bench.every_row(family) else shown(data),
         options=options,
-        expected_rmse=tuple(error.tolist()),
-        expected_interval=tuple(zip(low.tolist(), high.tolist(), strict=True)),
+        expected_rmse=tuple(expect[0].tolist()),
+        expected_interval=tuple(zip(*(end.tolist() for end in expect[1:]), strict=True)),
         rows_given=given,
+        shares=stack.shares if stack else {family.name: 1.0},
     )
+
+
+def shown(records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """The records without inputs from before them."""
+    return tuple(r[r.lead :] if r.lead else r for r in records)
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """The last trainings: of the chosen family, and of those beside it."""
+
+    whole: tuple[Record, ...]
+    data: tuple[Record, ...]
+    options: Options
+    checkpoints: Checkpoints | None
+    clock: Clock
+
+    def every_row(self, family: Family) -> bool:
+        """What sums over time can be trained on every row; the quick effort does not."""
+        return family.search is not None and self.options.effort != "quick"
+
+    def shop(self, family: Family) -> Workshop:
+        """Where a family is trained on everything it can be trained on."""
+        records = self.whole if self.every_row(family) else self.data
+        return Workshop(everything(records), self.options.budget, self.checkpoints)
+
+    def trusted(
+        self,
+        tried: Sequence[Family],
+        judgement: Judgement,
+        model: Ensemble,
+        records: tuple[Record, ...],
+    ) -> tuple[Stack | None, Ensemble, Float[Array, "3 ny"]]:
+        """What the folds say about the chosen family's model, trained on these records.
+
+        Whether others belong beside it; the model with its bands; the error to expect and its
+        interval.
+        """
+        hearing, options = judgement.hearings.get(judgement.chosen), self.options
+        if hearing is None:
+            model = widen_to_residuals(model, shown(self.data))
+            return None, model, np.full((3, model.inflation.shape[1]), np.nan)
+        family = next(f for f in tried if f.name == judgement.chosen)
+        spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
+        stack = None if options.single else stacked(judgement.heard, family.name, spread)
+        given = sum(map(len, self.whole))
+        gain = learning_gain(family, hearing, options, rows_of(records), self.clock, given)
+        if stack:
+            model = self.beside(model, [f for f in tried if f.name in stack.shares], stack)
+            hearing = stack.hearing
+        model = calibrated(model, hearing, gain)
+        own = own_error(model, records)
+        return stack, model, np.stack([np.maximum(own, v) for v in expected(hearing, gain)])
+
+    def beside(self, model: Ensemble, others: Sequence[Family], stack: Stack) -> Ensemble:
+        """The leading model with the others of its stack, trained as they were in the folds."""
+
+        def trained(family: Family) -> Beside | None:
+            bar = self.clock.sub(f"training {family.name} beside it")
+            shop = self.shop(family)
+            shop.budget = self.options.budget.for_folds()
+            try:
+                return Beside(shop.model(family, bar), stack.shares[family.name])
+            except DataError:  # not usable on all rows: the leading family takes its share
+                return None
+            finally:
+                bar.close()
+
+        leading = next(iter(stack.shares))
+        jobs = [partial(trained, family) for family in others if family.name != leading]
+        return replace(model, beside=tuple(b for b in side_by_side(jobs) if b))
+
+
+def _with_tail(model: Ensemble, records: tuple[Record, ...]) -> Ensemble:
+    """The model, and those beside it, with the end of the estimation data."""
+    others = tuple(b._replace(model=_with_tail(b.model, records)) for b in model.beside)
+    return replace(model, tail=tail_of(records, model.start), beside=others)
 
 
 def _candidate(model: Ensemble, family: Family) -> Network:

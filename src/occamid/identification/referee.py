@@ -7,6 +7,7 @@ a simpler kind is preferred where it is no worse than one of those, nor by more 
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,11 +52,13 @@ class Trial(NamedTuple):
 
 @dataclass
 class Hearing:
-    """What a family said in the folds: its models, its errors piece by piece."""
+    """What a family said in the folds: its models, its errors in all parts of each.
+
+    The errors are those over rows that every family is judged on.
+    """
 
     models: list[tuple[Ensemble, Fold]] = field(default_factory=list)
-    squares: list[Float[Array, "pieces ny"]] = field(default_factory=list)
-    rows: list[Float[Array, " pieces"]] = field(default_factory=list)
+    misses: list[list[Float[Array, "T ny"]]] = field(default_factory=list)
     seconds: float = 0.0
     failed: str = ""
     hopeless: bool = False
@@ -69,6 +72,11 @@ class Judgement:
     chosen: str
     grounds: str
     hearings: dict[str, Hearing]
+
+    @property
+    def heard(self) -> dict[str, Hearing]:
+        """Those of families that were tried in every fold that could be judged."""
+        return _heard(self.hearings)
 
 
 def judge(
@@ -102,7 +110,7 @@ def judge(
     if not _most(hearings):
         why = next((h.failed for h in hearings.values() if h.failed), "the records are too short")
         return _by_criterion(records, tried, options, why, clock, checkpoints)
-    heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
+    heard = _heard(hearings)
     trials = _trials(tried, heard, hearings, spread)
     chosen, grounds = choose(tried, trials, _pieces(heard, spread))
     if len(held) < options.budget.folds:
@@ -115,11 +123,16 @@ def _most(hearings: dict[str, Hearing]) -> int:
     return max((len(h.models) for h in hearings.values()), default=0)
 
 
+def _heard(hearings: dict[str, Hearing]) -> dict[str, Hearing]:
+    """Those of families that were tried as often as any."""
+    return {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
+
+
 def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"], factor: float) -> None:
     """Mark families whose error is that many times the best of those heard as often."""
     if not _most(hearings):  # no fold could be judged so far: another may
         return
-    heard = {name: h for name, h in hearings.items() if len(h.models) == _most(hearings)}
+    heard = _heard(hearings)
     errors = {name: mean_square(piece) for name, piece in _pieces(heard, spread).items()}
     for name, hearing in hearings.items():
         behind = errors.get(name, np.inf) > factor**2 * min(errors.values(), default=np.inf)
@@ -164,7 +177,8 @@ class _Court:
             if family.name in hearings:
                 groups.setdefault(family.settings or family.name, []).append(family.name)
         where = {k: f"fold {k + 1} of {len(held)}" for k in turns}
-        units = [(k, names) for k in turns for names in groups.values()]
+        # The most flexible take longest: begun first, none is left to run alone.
+        units = [(k, names) for names in reversed(groups.values()) for k in turns]
         jobs = [partial(self.answers, held[k], where[k], names) for k, names in units]
         answers: dict[int, dict[str, _Answer]] = {k: {} for k in turns}
         for (k, _), found in zip(units, side_by_side(jobs), strict=True):
@@ -242,13 +256,9 @@ def _write_down(
             hearing.failed = f"{where}: no held-back rows that every family can be judged on"
             continue
         hearing.models.append((model, fold))
-        for miss, count in zip(misses, common, strict=True):
-            if not count:
-                continue
-            rest = miss[len(miss) - count :]
-            pieces = np.array_split(rest, max(1, min(PIECES, len(rest) // SHORTEST_PIECE)))
-            hearing.squares.append(np.stack([np.mean(p**2, axis=0) for p in pieces]))
-            hearing.rows.append(np.array([len(p) for p in pieces], dtype=float))
+        hearing.misses.append(
+            [miss[len(miss) - rows :] for miss, rows in zip(misses, common, strict=True) if rows]
+        )
 
 
 def first_known(model: Ensemble, part: Part) -> int:
@@ -278,13 +288,26 @@ def _pieces(heard: dict[str, Hearing], spread: Float[Array, " ny"]) -> dict[str,
 
 def pieces_of(hearing: Hearing, spread: Float[Array, " ny"]) -> Float[Array, "2 pieces"]:
     """Mean square of every piece over all outputs in squared standard deviations, and its rows."""
-    squares = np.mean(np.concatenate(hearing.squares) / spread**2, axis=1)
-    return np.stack([squares, np.concatenate(hearing.rows)])
+    squares, rows = squares_of(hearing)
+    return np.stack([np.mean(squares / spread**2, axis=1), rows])
+
+
+def squares_of(
+    hearing: Hearing,
+) -> tuple[Float[Array, "pieces ny"], Float[Array, " pieces"]]:
+    """Mean square of every piece, per output, and its rows."""
+    pieces = [
+        piece
+        for part in itertools.chain.from_iterable(hearing.misses)
+        for piece in np.array_split(part, max(1, min(PIECES, len(part) // SHORTEST_PIECE)))
+    ]
+    squares = np.stack([np.mean(piece**2, axis=0) for piece in pieces])
+    return squares, np.array([len(piece) for piece in pieces], dtype=float)
 
 
 def rmse_of(hearing: Hearing) -> Float[Array, " ny"]:
     """The error over all pieces, per output, in the user's units."""
-    squares, rows = np.concatenate(hearing.squares), np.concatenate(hearing.rows)
+    squares, rows = squares_of(hearing)
     found: Array = np.sqrt(rows @ squares / rows.sum())
     return found
 
@@ -300,7 +323,7 @@ def _trials(
     found = []
     for family in tried:
         hearing = hearings[family.name]
-        if not hearing.squares:
+        if not hearing.misses:
             none = tuple(np.full(len(spread), np.inf).tolist())
             score, error, rmse = np.inf, np.inf, none
         else:

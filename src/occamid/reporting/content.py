@@ -10,12 +10,10 @@ import numpy as np
 
 from occamid.assessment.check.delay import Delay, delays
 from occamid.assessment.check.dynamics import EFFECT
-from occamid.assessment.metrics import fit_percent
 from occamid.assessment.residuals import Outcome, ResidualAnalysis, analyse
 from occamid.assessment.run import Run
 from occamid.assessment.scores import SHARES
 from occamid.bands.ensemble import Ensemble
-from occamid.bands.mixture import weighted_median
 from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.files.plain import plain
@@ -191,8 +189,7 @@ def _add_predictions(
     if not any(drifts(out["fit"], float(fit)) for out, fit in zip(outputs, fits, strict=True)):
         return
     record = shown[0].record
-    runs = model.members.predict(record, AHEAD)
-    found = fit_percent(record.y, weighted_median(runs, model.weights), model.start)
+    found = model.predict(record, AHEAD).fit(record)
     for out, fit, one_step in zip(outputs, found, fits, strict=True):
         out["ahead"] = {"steps": AHEAD, "fit": number(fit), "one_step": number(one_step)}
 

@@ -53,6 +53,7 @@ def fit_content(
         "data used": fit.coverage_of_data,
         "family": f"{fit.family.name}: {fit.family.about}",
         "effort": fit.options.effort,
+        "shares of every run": {name: round(share, 3) for name, share in fit.shares.items()},
         "chosen because": fit.grounds,
         "expected free-run RMSE (held-back data)": ", ".join(
             f"{v:.4g} ({low:.4g} to {high:.4g})"

@@ -73,6 +73,7 @@ def write(
             "provenance": provenance() | {"seed": fit.options.seed},
             "family": fit.family.name,
             "grounds": fit.grounds,
+            "shares": fit.shares,
             "data_used": fit.coverage_of_data,
             "findings": [finding.as_dict() for finding in findings],
             "expected_rmse": list(fit.expected_rmse),
@@ -87,7 +88,7 @@ def write(
     _write_text(folder / SETTINGS, job.to_toml())
     _write_text(folder / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
     _write_text(folder / CONTENT, json.dumps(page, allow_nan=False))
-    about = {"job": job.model_dump(mode="json"), "provenance": provenance()}
+    about = {"job": job.model_dump(mode="json"), "provenance": provenance(), "shares": fit.shares}
     fit.model.save(folder / MODEL, about)
     if pictures:
         _draw(fit, page, (unseen or seen)[0], folder)

@@ -224,7 +224,7 @@ def _try(study: optuna.Study, court: Court, clock: _Clock) -> None:
 
 def _keep(trial: optuna.Trial, court: Court, hearing: Hearing, knobs: dict[str, Any]) -> None:
     """What is known of a trial so far, for whoever reads the study."""
-    heard = bool(hearing.squares)
+    heard = bool(hearing.misses)
     sizes = [model.parameters for model, _ in hearing.models]
     values = {
         "knobs": knobs,

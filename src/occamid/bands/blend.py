@@ -1,0 +1,69 @@
+"""Runs of several ensembles as one, and bands as wide as held-back errors ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from occamid.assessment.run import Run
+
+Array = np.ndarray
+
+
+def blended(runs: Sequence[Run], shares: Float[Array, " m"]) -> Run:
+    """The runs' mean by their shares; where they disagree, that is doubt about the model.
+
+    ``epistemic² = Σ s (epistemic² + (mean - centre)²)``, ``aleatoric² = Σ s aleatoric²``; quantiles
+    lie around the centre as the runs' own lie around theirs, as much wider as ``std`` is.
+    Rows that one of the runs knows are known.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    longest = max(runs, key=lambda run: run.n_init)
+    unknown = (np.arange(len(longest)) >= longest.n_init)[:, None]
+
+    def weigh(each: Sequence[Array]) -> Array:
+        return np.tensordot(shares, np.stack(each), axes=1)
+
+    def part(name: str) -> list[Array]:
+        return [getattr(run, name) for run in runs]
+
+    mean = weigh(part("mean"))
+    doubt = weigh([e**2 + (m - mean) ** 2 for e, m in zip(*map(part, _DOUBT), strict=True)])
+    noise = weigh([a**2 for a in part("aleatoric_std")])
+    std, alone = np.sqrt(doubt + noise), weigh(part("std"))
+    around = weigh([q - m for q, m in zip(part("quantiles"), part("mean"), strict=True)])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        around = np.where(alone > 0, around * (std / alone), 0.0)
+    centre = np.where(unknown, mean, longest.mean)
+    return Run(
+        mean=centre,
+        n_init=longest.n_init,
+        std=np.where(unknown, std, 0.0),
+        epistemic_std=np.where(unknown, np.sqrt(doubt), 0.0),
+        aleatoric_std=np.where(unknown, np.sqrt(noise), 0.0),
+        levels=longest.levels,
+        quantiles=centre + np.where(unknown, around, 0.0),
+        diverged=float(shares @ [run.diverged for run in runs]),
+    )
+
+
+_DOUBT = ("epistemic_std", "mean")
+
+
+def widened(run: Run, factor: Float[Array, "N ny"]) -> Run:
+    """The run with its band this many times as wide."""
+    assert run.epistemic_std is not None
+    assert run.aleatoric_std is not None
+    assert run.quantiles is not None
+    with np.errstate(invalid="ignore", over="ignore"):  # where nothing is left in the range
+        return replace(
+            run,
+            std=factor * run.spread,
+            epistemic_std=factor * run.epistemic_std,
+            aleatoric_std=factor * run.aleatoric_std,
+            quantiles=run.mean + factor * (run.quantiles - run.mean),
+        )

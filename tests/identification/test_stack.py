@@ -1,0 +1,114 @@
+"""Shares of families, against a general optimiser, and what they are worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from occamid.bands.ensemble import Ensemble, combine
+from occamid.identification.folds import Fold, Part, whole
+from occamid.identification.referee import Hearing
+from occamid.identification.stack import BEHIND, LEAST, PULL, shares_of, stacked
+from tests.support.linear_model import linear_model, linear_posterior, linear_record
+
+Array = np.ndarray
+FOLDS, ROWS = 4, 60
+
+
+def products(seed: int, count: int = 4) -> Array:
+    errors = np.random.default_rng(seed).normal(size=(count, 50)) + 0.5
+    return errors @ errors.T
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_are_what_a_general_optimiser_finds(seed: int) -> None:
+    G = products(seed)
+    G = G / np.diag(G).min()
+    usual = 1 / np.diag(G) / np.sum(1 / np.diag(G))
+
+    def cost(s: Array) -> float:
+        return float(s @ G @ s + PULL * np.sum((s - usual) ** 2))
+
+    found = minimize(
+        cost, usual, bounds=[(0, 1)] * len(G), method="SLSQP", options={"ftol": 1e-14},
+        constraints={"type": "eq", "fun": lambda s: s.sum() - 1},
+    )  # fmt: skip
+    assert np.all(found.x > LEAST)  # none is too small here
+    np.testing.assert_allclose(shares_of(G), found.x, atol=1e-5)
+
+
+def test_a_family_far_behind_or_with_a_tiny_share_gets_none() -> None:
+    G = np.diag([1.0, (1.01 * BEHIND) ** 2])
+    np.testing.assert_array_equal(shares_of(G), [1.0, 0.0])
+    same = np.ones((2, 2)) + np.diag([0.0, 3.0])  # errs as the first does, and by itself
+    assert shares_of(same)[1] == 0.0
+    assert shares_of(7 * np.eye(2)) == pytest.approx([0.5, 0.5])
+
+
+def heard(errors: dict[str, Array]) -> dict[str, Hearing]:
+    """Families with these errors, (folds, rows) each, in the same folds."""
+    record = linear_record(ROWS)
+    folds = [Fold(whole([record]), (Part(record, 0),), whole([record])) for _ in range(FOLDS)]
+    return {
+        name: Hearing(
+            models=[(family(k), fold) for fold in folds],
+            misses=[[miss[:, None]] for miss in values],
+        )
+        for k, (name, values) in enumerate(errors.items())
+    }
+
+
+def family(k: int) -> Ensemble:
+    return combine([linear_posterior(linear_model(0.5 + 0.1 * k), 0.1)])
+
+
+def independent(count: int, seed: int = 0) -> dict[str, Array]:
+    noise = np.random.default_rng(seed).normal(size=(count, FOLDS, ROWS))
+    return dict(zip("abc", noise, strict=False))
+
+
+def test_errors_that_differ_are_averaged_away() -> None:
+    errors = independent(3)
+    found = stacked(heard(errors), "b", np.ones(1))
+    assert found is not None
+    assert list(found.shares) == ["b", "a", "c"]
+    assert sum(found.shares.values()) == pytest.approx(1)
+    assert found.gain == pytest.approx(np.sqrt(3), rel=0.1)
+    assert "a stack of" in found.grounds
+    for k, ((model, _), (miss,)) in enumerate(
+        zip(found.hearing.models, found.hearing.misses, strict=True)
+    ):
+        others = [b.share for b in model.beside]
+        shares = np.array([1 - sum(others), *others])
+        each = np.stack([errors[name][k] for name in "bac"])
+        np.testing.assert_allclose(miss[:, 0], shares @ each)
+        left = {n: np.delete(e, k, axis=0).ravel() for n, e in errors.items()}
+        flat = np.stack([left[name] for name in "bac"])
+        np.testing.assert_allclose(shares, shares_of(flat @ flat.T))  # of the other folds alone
+
+
+def test_no_stack_where_it_is_worth_nothing_or_cannot_be_told() -> None:
+    errors = independent(1)
+    assert stacked(heard(errors), "a", np.ones(1)) is None
+    alike = errors | {"b": 1.02 * errors["a"]}
+    assert stacked(heard(alike), "a", np.ones(1)) is None
+    few = {
+        n: Hearing(models=h.models[:2], misses=h.misses[:2])
+        for n, h in heard(independent(2)).items()
+    }
+    assert stacked(few, "a", np.ones(1)) is None
+
+
+def test_families_of_other_folds_are_not_mixed_in() -> None:
+    one, other = heard(independent(2)), heard(independent(2, seed=1))
+    assert stacked({"a": one["a"], "b": other["b"]}, "a", np.ones(1)) is None
+
+
+def test_the_leading_family_keeps_a_share() -> None:
+    errors = independent(3)
+    poor = {"a": errors["a"] + errors["b"] + errors["c"], "b": errors["b"], "c": errors["c"]}
+    found = stacked(heard(poor), "a", np.ones(1))
+    assert found is not None
+    assert next(iter(found.shares)) == "a"
+    assert found.shares["a"] >= LEAST / (1 + LEAST)
