@@ -42,9 +42,12 @@ def by_hand(one: Run, other: Run) -> tuple[Array, Array, Array]:
     assert other.epistemic_std is not None
     assert one.aleatoric_std is not None
     assert other.aleatoric_std is not None
-    doubt = (1 - SHARE) * (one.epistemic_std**2 + (one.mean - mean) ** 2)
-    doubt = doubt + SHARE * (other.epistemic_std**2 + (other.mean - mean) ** 2)
-    noise = (1 - SHARE) * one.aleatoric_std**2 + SHARE * other.aleatoric_std**2
+    own = one.spread ** (2 * (1 - SHARE)) * other.spread ** (2 * SHARE)
+    with np.errstate(invalid="ignore"):  # known rows have no spread
+        parts = [(one.aleatoric_std / one.spread) ** 2, (other.aleatoric_std / other.spread) ** 2]
+    noise = ((1 - SHARE) * parts[0] + SHARE * parts[1]) * own
+    apart = (1 - SHARE) * (one.mean - mean) ** 2 + SHARE * (other.mean - mean) ** 2
+    doubt = own - noise + apart
     return mean, np.sqrt(doubt), np.sqrt(noise)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from occamid import Ensemble, combine
-from occamid.bands.linearised import WIDEST, _mixed
-from occamid.bands.mixture import Mixture
+from occamid.bands.linearised import _mixed
+from occamid.bands.mixture import WIDEST, Mixture
 from occamid.bands.units import DivergedWarning
 from tests.support.banded import simulate
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
@@ -51,6 +51,11 @@ def test_a_wide_member_is_as_wide_as_the_range(wide: float) -> None:
         mean, std, gone = mixed([0.0] * 4, [0.25] * 3 + [epistemic], [0.5] * 3 + [aleatoric])
         assert (mean, gone) == (0.0, 0.25)
         assert np.sqrt(WIDEST**2 / 4) <= std <= WIDEST
+
+
+def test_a_variance_that_rounding_made_negative_is_no_variance() -> None:
+    """Beyond what doubles resolve, where the noise of an unstable model has grown for long."""
+    assert mixed([0.0], [0.25], [-1e9]) == pytest.approx((0.0, np.sqrt(2) * WIDEST, 1.0))
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e5])

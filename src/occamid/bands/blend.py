@@ -11,14 +11,16 @@ from jaxtyping import Float
 from occamid.assessment.run import Run
 
 Array = np.ndarray
+_TINY = np.finfo(np.float64).tiny  # instead of a spread of zero
 
 
 def blended(runs: Sequence[Run], shares: Float[Array, " m"]) -> Run:
     """The runs' mean by their shares; where they disagree, that is doubt about the model.
 
-    ``epistemic² = Σ s (epistemic² + (mean - centre)²)``, ``aleatoric² = Σ s aleatoric²``; quantiles
-    lie around the centre as the runs' own lie around theirs, as much wider as ``std`` is.
-    Rows that one of the runs knows are known.
+    The spread is ``w² + Σ s (mean - centre)²`` with w the geometric mean of the runs' own ``std``:
+    one that has diverged widens the band and does not drown the others.  Of w² the runs' mean
+    share of noise is aleatoric.  Quantiles lie around the centre as the runs' own lie around
+    theirs, as much wider as ``std`` is.  Rows that one of the runs knows are known.
     """
     if len(runs) == 1:
         return runs[0]
@@ -29,29 +31,32 @@ def blended(runs: Sequence[Run], shares: Float[Array, " m"]) -> Run:
         return np.tensordot(shares, np.stack(each), axes=1)
 
     def part(name: str) -> list[Array]:
-        return [getattr(run, name) for run in runs]
+        return [np.where(unknown, getattr(run, name), 0.0) for run in runs]
 
-    mean = weigh(part("mean"))
-    doubt = weigh([e**2 + (m - mean) ** 2 for e, m in zip(*map(part, _DOUBT), strict=True)])
-    noise = weigh([a**2 for a in part("aleatoric_std")])
-    std, alone = np.sqrt(doubt + noise), weigh(part("std"))
-    around = weigh([q - m for q, m in zip(part("quantiles"), part("mean"), strict=True)])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        around = np.where(alone > 0, around * (std / alone), 0.0)
+    means, widths = part("mean"), [np.where(unknown, w, 1.0) for w in part("std")]
+    mean = weigh(means)
+    own = np.exp(weigh([np.log(np.maximum(w, _TINY)) for w in widths])) ** 2
+    noisy = weigh(
+        [
+            (a / np.maximum(w, _TINY)) ** 2
+            for a, w in zip(part("aleatoric_std"), widths, strict=True)
+        ]
+    )
+    noise, doubt = noisy * own, (1 - noisy) * own + weigh([(m - mean) ** 2 for m in means])
+    std = np.sqrt(doubt + noise)
+    around = weigh([q - m for q, m in zip(part("quantiles"), means, strict=True)])
+    around = around * (std / np.maximum(weigh(widths), _TINY))
     centre = np.where(unknown, mean, longest.mean)
     return Run(
         mean=centre,
         n_init=longest.n_init,
         std=np.where(unknown, std, 0.0),
-        epistemic_std=np.where(unknown, np.sqrt(doubt), 0.0),
+        epistemic_std=np.where(unknown, np.sqrt(np.maximum(doubt, 0.0)), 0.0),
         aleatoric_std=np.where(unknown, np.sqrt(noise), 0.0),
         levels=longest.levels,
         quantiles=centre + np.where(unknown, around, 0.0),
         diverged=float(shares @ [run.diverged for run in runs]),
     )
-
-
-_DOUBT = ("epistemic_std", "mean")
 
 
 def widened(run: Run, factor: Float[Array, "N ny"]) -> Run:
@@ -65,5 +70,5 @@ def widened(run: Run, factor: Float[Array, "N ny"]) -> Run:
             std=factor * run.spread,
             epistemic_std=factor * run.epistemic_std,
             aleatoric_std=factor * run.aleatoric_std,
-            quantiles=run.mean + factor * (run.quantiles - run.mean),
+            quantiles=run.quantiles + (factor - 1) * (run.quantiles - run.mean),
         )

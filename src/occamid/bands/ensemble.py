@@ -210,7 +210,7 @@ class Ensemble:
             drawn = Sampling(samples or 0, place, levels, seed, memory_mb)
             runs.append(part._simulate(record, n_init, initial, drawn))
         run = widened(blended([run for run, _ in runs], shares), self.inflation_at(runs[0][1]))
-        return tell_divergence(run, aside=bool(samples))
+        return tell_divergence(run)
 
     def _known(self, record: Record) -> int:
         """How many first outputs of a record a run starts from unless told otherwise."""
@@ -311,7 +311,7 @@ class Ensemble:
             drawn = Sampling(samples or 0, place, levels, seed, memory_mb)
             runs.append(part._predict(record, horizon, drawn))
         run = widened(blended(runs, shares), self.inflation_at(np.array([horizon])))
-        return tell_divergence(run, aside=bool(samples))
+        return tell_divergence(run)
 
     def _predict(self, record: Record, horizon: int, drawn: Sampling) -> Run:
         """This family's own predictions as its posterior says."""

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from scipy.stats import norm
 
 from occamid.assessment.run import Run
-from occamid.bands.mixture import Feedback, Mixture, weighted_median
+from occamid.bands.mixture import WIDEST, Feedback, Mixture, weighted_median
 from occamid.data.windows import Terms, Windows, roomy
 from occamid.networks import Network, joined, parted
 from occamid.networks.flat import unflatten
@@ -22,7 +22,6 @@ from occamid.networks.simulate import read
 from occamid.training.wide import STEP, widen
 
 Array = np.ndarray
-WIDEST = 10.0  # standard deviations of the output: beyond, first order says only that it failed
 
 
 def linearised(
@@ -79,11 +78,12 @@ def _mixed(
     far, widest = WIDEST * mixture.spread, (WIDEST * mixture.spread) ** 2
     with np.errstate(invalid="ignore", over="ignore"):
         away = np.nan_to_num(runs - mixture.centre, nan=np.inf)
-        wide = ~(np.isfinite(epistemic) & (epistemic + aleatoric < widest))
+        sane = (aleatoric >= 0) & (epistemic + aleatoric < widest)  # rounding may make it negative
+        wide = ~(np.isfinite(epistemic) & sane)
         gone = float(mixture.weights[np.any((np.abs(away) > far) | wide, axis=(1, 2))].sum())
         runs = mixture.centre + np.clip(away, -far, far)
         epistemic = np.where(wide, widest, epistemic)
-        aleatoric = np.where(np.isfinite(aleatoric), np.minimum(aleatoric, widest), widest)
+        aleatoric = np.where(aleatoric >= 0, np.minimum(aleatoric, widest), widest)
     centre = weighted_median(runs, mixture.weights)
     weigh = lambda x: np.tensordot(mixture.weights, x, axes=1)  # noqa: E731
     inner, noise = weigh(epistemic) + weigh((runs - centre) ** 2), weigh(aleatoric)

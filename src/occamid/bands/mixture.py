@@ -9,7 +9,8 @@ from jaxtyping import Float
 
 Array = np.ndarray
 Feedback = Literal["process", "none"]
-LIMIT = 1e3  # a sample beyond this many standard deviations of the output has diverged
+WIDEST = 10.0  # standard deviations of the output: what leaves this range has diverged and
+# counts as standing at its edge, where it widens the band
 
 
 class Mixture(NamedTuple):

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from occamid.assessment.run import Run
-from occamid.bands.mixture import LIMIT, Feedback, Mixture
+from occamid.bands.mixture import WIDEST, Feedback, Mixture
 from occamid.data.windows import Terms, Windows
 from occamid.networks import Network
 from occamid.networks.flat import unflatten
@@ -254,14 +254,11 @@ def _collect(
             jax.vmap(partial(jax.random.fold_in, root))(numbers),
         )
 
-    def within(x: Float[Array, "B S ny"]) -> Bool[Array, "B S"]:
-        return (np.abs(x - mixture.centre) < LIMIT * mixture.spread).all(axis=-1)
-
     means, factors = (jnp.asarray(x, jnp.float32) for x in (mixture.mean, mixture.factor))
     starts = range(0, samples, chunk)
     drawn: dict[int, _Chunk] = {k: draw(k) for k in starts} if keep else {}
     carried: dict[int, Any] = dict.fromkeys(starts)
-    alive = np.ones(samples, bool)
+    gone = np.zeros(samples, bool)
     parts = []
     with ThreadPoolExecutor(workers) as pool:
         for first, stop in spans:
@@ -272,13 +269,15 @@ def _collect(
                 return np.asarray(clean), np.asarray(noisy)
 
             runs = list(pool.map(run, starts))
-            clean, noisy = (np.concatenate([r[j] for r in runs], axis=1) for j in range(2))
-            parts.append(_reduce(clean, noisy, alive, levels, within))
-    return _joined(parts, levels, 1.0 - float(np.mean(alive)))
+            clean, noisy = (
+                _held(np.concatenate([r[j] for r in runs], axis=1), mixture, gone) for j in range(2)
+            )
+            parts.append(_moments(clean, noisy, levels))
+    return _joined(parts, levels, float(np.mean(gone)))
 
 
 def _joined(parts: Sequence[tuple[Array, ...]], levels: tuple[float, ...], diverged: float) -> Run:
-    """The run of all blocks, from what :func:`_reduce` made of each."""
+    """The run of all blocks, from what :func:`_moments` made of each."""
     moments = [np.concatenate([p[j] for p in parts], axis=-2) for j in range(4)]
     mean, epistemic, total, quantiles = moments
     total = np.maximum(total, epistemic)  # sampling noise may reverse them where noise is nil
@@ -294,44 +293,29 @@ def _joined(parts: Sequence[tuple[Array, ...]], levels: tuple[float, ...], diver
     )
 
 
-def _reduce(
-    clean: Float[Array, "B S ny"],
-    noisy: Float[Array, "B S ny"],
-    alive: Bool[Array, " S"],
-    levels: tuple[float, ...],
-    within: Callable[[Array], Array],
+def _held(
+    runs: Float[Array, "B S ny"], mixture: Mixture, gone: Bool[Array, " S"]
+) -> Float[Array, "B S ny"]:
+    """The samples held at the edges of the range; marks in ``gone`` which have left it.
+
+    What is no number any more stands at the upper edge in every other sample, else at the lower.
+    """
+    far = WIDEST * mixture.spread
+    away = runs.astype(np.float64) - mixture.centre
+    lost = np.where(np.arange(len(gone)) % 2, -1.0, 1.0)[None, :, None] * far
+    with np.errstate(invalid="ignore"):
+        gone |= ~(np.abs(away) <= far).all(axis=(0, 2))
+    held = np.where(np.isnan(away), lost, np.clip(away, -far, far))
+    return mixture.centre + held
+
+
+def _moments(
+    clean: Float[Array, "B S ny"], noisy: Float[Array, "B S ny"], levels: tuple[float, ...]
 ) -> tuple[Array, Array, Array, Array]:
-    """Moments and quantiles over the samples; marks in ``alive`` which have not diverged."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        inside = within(clean) & within(noisy)
-    inside = np.logical_and.accumulate(inside & alive, axis=0)
-    alive[:] = inside[-1]
-    if inside.all():
-        return (
-            clean.mean(axis=1, dtype=np.float64),
-            clean.std(axis=1, dtype=np.float64),
-            noisy.std(axis=1, dtype=np.float64),
-            np.quantile(noisy, levels, axis=1),
-        )
-    clean = np.where(inside[..., None], clean, np.nan)
-    noisy = np.where(inside[..., None], noisy, np.nan)
-    some = inside.any(axis=1)
-    rows = np.asarray(some, dtype=bool)
+    """Mean and spread without noise, spread and quantiles with it."""
     return (
-        _per_row(lambda x: np.nanmean(x, axis=1), clean, rows),
-        _per_row(lambda x: np.nanstd(x, axis=1), clean, rows),
-        _per_row(lambda x: np.nanstd(x, axis=1), noisy, rows),
-        np.stack(
-            [_per_row(lambda x, q=q: np.nanquantile(x, q, axis=1), noisy, rows) for q in levels]  # type: ignore[misc]
-        ),
+        clean.mean(axis=1),
+        clean.std(axis=1),
+        noisy.std(axis=1),
+        np.quantile(noisy, levels, axis=1),
     )
-
-
-def _per_row(
-    f: Callable[[Array], Array], x: Float[Array, "B S ny"], some: Bool[Array, " B"]
-) -> Float[Array, "B ny"]:
-    """``f`` over the rows in which a sample is left, NaN in the others."""
-    found = np.full((x.shape[0], x.shape[2]), np.nan)
-    if some.any():
-        found[some] = f(x[some].astype(np.float64))
-    return found

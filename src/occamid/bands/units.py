@@ -57,12 +57,11 @@ def in_user_units(
     )
 
 
-def tell_divergence(run: Run, *, aside: bool) -> Run:
+def tell_divergence(run: Run) -> Run:
     """The run; a warning where part of the posterior left the range."""
     if run.diverged:
-        done = "set aside" if aside else "which widens the band"
         warnings.warn(
-            f"{run.diverged:.1%} of the posterior diverged in free run, {done}; "
+            f"{run.diverged:.1%} of the posterior diverged in free run, which widens the band; "
             "use a sparser model (a later cycle or a larger lam), the full posterior instead "
             "of the diagonal one, or an ensemble.",
             DivergedWarning,
