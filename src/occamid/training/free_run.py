@@ -31,6 +31,7 @@ from occamid.errors import SettingsError
 from occamid.networks import MLP, Network, is_matrix, reads_regressors
 from occamid.networks.flat import flatten, unflatten
 from occamid.networks.simulate import free_run
+from occamid.training.cores import cores, side_by_side
 from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
 from occamid.training.members import members_of
 from occamid.training.model import Model
@@ -126,7 +127,16 @@ def refine(
         together = 1 if jax.default_backend() == "cpu" else len(small)
         settings = (together, iterations, shrink, data, _Scale(*jax.device_put(sizes)))
         both = (wide.network, wide.terms, *settings)
-        fits = jax.device_get(_refine(*both, wide.spread(members.weights), wide.spread(mask)))
+        starts, masks = wide.spread(members.weights), wide.spread(mask)
+
+    def some(k: Int[Array, " n"]) -> Fit:
+        with jax.enable_x64(True):  # each thread has its own
+            found: Fit = jax.device_get(_refine(*both, starts[k], masks[k]))
+            return found
+
+    parts = _evenly(len(small), cores() if together == 1 else 1)
+    found = side_by_side([partial(some, k) for k in parts])
+    fits = jax.tree.map(lambda *x: np.concatenate(x)[: len(small)], *found)
     at = wide.places
     fits = fits._replace(
         **{name: getattr(fits, name)[:, at] for name in ("w", "mask", "prior")},
@@ -136,6 +146,12 @@ def refine(
         _refined(first, network, terms, jax.tree.map(lambda x, k=k: x[k], fits))
         for k in range(len(small))
     ]
+
+
+def _evenly(count: int, parts: int) -> list[Int[Array, " n"]]:
+    """Numbers below ``count`` in as many parts, of equal length: the last one again at the end."""
+    size = -(-count // parts)
+    return [np.minimum(np.arange(k, k + size), count - 1) for k in range(0, count, size)]
 
 
 class _Scale(NamedTuple):

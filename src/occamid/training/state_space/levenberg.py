@@ -173,7 +173,9 @@ def _descend(problem: Problem, state: State, at: Expansion, prior: Prior, s: Set
     best, open_ = state, np.isfinite(before) & (state.resting < s.patience)
     energy, damping = before.copy(), state.damping.copy()
     for _ in range(s.tries):
-        delta = -np.where(state.mask, _solve(A, damping, gradient), 0.0)
+        delta = np.zeros_like(gradient)
+        delta[open_] = -_solve(A[open_], damping[open_], gradient[open_])
+        delta = np.where(state.mask, delta, 0.0)
         delta = delta + _acceleration(problem, state, A, damping, delta, open_, s)
         w = state.w + delta
         w = np.where(open_[:, None], w, state.w)
@@ -213,7 +215,9 @@ def _acceleration(
     if not s.bend:
         return np.zeros_like(delta)
     pull = problem.bend(state.w, delta, state.variance, state.carry, lanes)
-    a = -_solve(A, damping, np.where(state.mask & np.isfinite(pull), pull, 0.0))
+    known = np.where(state.mask & np.isfinite(pull), pull, 0.0)
+    a = np.zeros_like(delta)
+    a[lanes] = -_solve(A[lanes], damping[lanes], known[lanes])
     a = np.where(state.mask, a, 0.0)
     size = np.sqrt(np.einsum("mii->mi", A))
     with np.errstate(all="ignore"):  # what overflows is not trusted

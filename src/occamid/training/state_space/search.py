@@ -9,8 +9,9 @@ back, the smallest order about as good as the best is taken, and its best restar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -93,19 +94,29 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         seed=plan.seed,
         levenberg=levenberg.Settings(bend=0.0),  # which doubles what a short fit costs
     )
-    orders = tuple(n for n in plan.orders if n <= most_states(few)) or (1,)
+    groups = in_two(tuple(n for n in plan.orders if n <= most_states(few)) or (1,))
     with jax.enable_x64(True):
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
-            stage = by_criterion(data, linear(data, orders, quick, report))
+            stage = by_criterion(data, [linear(data, orders, quick, report) for orders in groups])
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
-            base = linear(data, orders, quick, report)
+            bases = [linear(data, orders, quick, report) for orders in groups]
             # Long records tell good restarts from bad ones; of short ones more are averaged.
             members = plan.members if seen <= plan.rows else min(LONG, plan.members)
-            stage = by_score(data, nonlinear(data, base, quick, report), members)
+            stage = by_score(data, [nonlinear(data, b, quick, report) for b in bases], members)
         settings = levenberg.Settings(plan.iterations, bend=2.0 if plan.bent else 0.0)
         return finished(whole, run(moved(stage, whole, plan), settings, "last round", report))
+
+
+def in_two(orders: Sequence[int]) -> list[tuple[int, ...]]:
+    """The orders up to half of the largest, and those above.
+
+    The orders of a group run as one program of its largest; the small ones then cost a quarter.
+    """
+    half = max(orders) // 2
+    small, large = (tuple(n for n in orders if (n > half) == above) for above in (False, True))
+    return [small, large] if small else [large]
 
 
 def most_states(rows: Sequence[Rows]) -> int:
@@ -137,27 +148,49 @@ def excerpt(rows: Sequence[Rows], most: int) -> list[Rows]:
     return found
 
 
-def by_criterion(data: Data, stage: Stage) -> Stage:
+def by_criterion(data: Data, stages: Sequence[Stage]) -> Stage:
     """The linear model whose order has the smallest BIC."""
-    sizes, rows = stage.problem.sizes, stage.problem.rows
-    free = stage.orders * (sizes.nu + sizes.ny) + sizes.nu * sizes.ny + sizes.ny
-    squares = np.where(np.isfinite(stage.state.squares), stage.state.squares, 1e300) / rows
-    largest = int(np.argmin(np.sum(np.log(squares), axis=1)))
+    sizes, rows = stages[0].problem.sizes, stages[0].problem.rows
+    orders, squares = _together(stages, lambda s: s.orders), _together(stages, _squares)
+    free = orders * (sizes.nu + sizes.ny) + sizes.nu * sizes.ny + sizes.ny
+    squares = squares / rows
+    stage, lane = _place(stages, int(np.argmin(np.sum(np.log(squares), axis=1))))
     _, y = stage.problem.outputs(stage.state.w, stage.state.carry)
     inside, looked_at = stage.problem.inside(data.weight)
-    miss = (y[largest][inside] - np.concatenate(data.whole))[looked_at]
-    return picked(stage, np.array([np.argmin(criterion(squares, free, [miss]))]))
+    miss = (y[lane][inside] - np.concatenate(data.whole))[looked_at]
+    stage, lane = _place(stages, int(np.argmin(criterion(squares, free, [miss]))))
+    return picked(stage, np.array([lane]))
 
 
-def by_score(data: Data, stage: Stage, members: int) -> Stage:
+def _squares(stage: Stage) -> Float[Array, "M ny"]:
+    return np.where(np.isfinite(stage.state.squares), stage.state.squares, 1e300)
+
+
+def _together(stages: Sequence[Stage], of: Callable[[Stage], Array]) -> Array:
+    return np.concatenate([of(stage) for stage in stages])
+
+
+def _place(stages: Sequence[Stage], fit: int) -> tuple[Stage, int]:
+    """The stage of the fit with this number among all of them, and its number there."""
+    for stage in stages:
+        if fit < len(stage.orders):
+            return stage, fit
+        fit -= len(stage.orders)
+    raise IndexError(fit)
+
+
+def by_score(data: Data, stages: Sequence[Stage], members: int) -> Stage:
     """The best restarts, on the scored rows, of the smallest order about as good as the best."""
-    scores = scores_of(data, stage)
+    orders = _together(stages, lambda stage: stage.orders)
+    scores = _together(stages, partial(scores_of, data))
     if not np.isfinite(scores).any():
         raise DataError("no state-space model runs free on these records")
-    best = {n: np.min(scores[stage.orders == n]) for n in np.unique(stage.orders)}
+    best = {n: np.min(scores[orders == n]) for n in np.unique(orders)}
     order = next(n for n in sorted(best) if best[n] <= AS_GOOD * min(best.values()))
-    lanes = np.flatnonzero((stage.orders == order) & np.isfinite(scores))
-    return picked(stage, lanes[np.argsort(scores[lanes], kind="stable")][:members])
+    fits = np.flatnonzero((orders == order) & np.isfinite(scores))
+    fits = fits[np.argsort(scores[fits], kind="stable")][:members]
+    stage, first = _place(stages, int(fits[0]))  # one order is in one stage
+    return picked(stage, fits - (fits[0] - first))
 
 
 def scores_of(data: Data, stage: Stage) -> Float[Array, " M"]:
