@@ -14,8 +14,9 @@ import pytest
 import scipy.io
 from scipy.stats import norm
 
-from occamid import DataError, FileError, Record, cli
+from occamid import DataError, FileError, Record, cli, combine
 from occamid.assessment.metrics import rmse
+from occamid.bands.calibration import HORIZONS
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import CLASSICAL
 from occamid.identification.folds import whole
@@ -23,8 +24,10 @@ from occamid.identification.options import BUDGETS
 from occamid_benchmarks import registry
 from occamid_benchmarks.suite import measure, peers, records, table
 from occamid_benchmarks.suite.peers import Peer
+from occamid_benchmarks.suite.plain_bands import conformal, diagonal
 from occamid_benchmarks.suite.records import Case
 from tests.support import suite_cases
+from tests.support.linear_model import linear_model, linear_posterior, linear_record
 from tests.support.real import real_case
 from tests.support.suite_cases import Offset, judged, numbered, result
 
@@ -228,6 +231,22 @@ def test_figures_of_several_outputs_are_pooled_in_their_spread() -> None:
     assert found["coverage"] == {"50%": 0.5, "80%": 0.5, "95%": 0.5}
 
 
+def test_plainer_bands_lie_around_the_same_runs() -> None:
+    """A correlated posterior loses its correlation; a constant band holds 95 % of the errors."""
+    factor = np.array([[0.03, 0.0], [0.02, 0.01]])
+    posterior = replace(linear_posterior(linear_model(), 0.1), factor=factor)
+    model = replace(combine([posterior]), inflation=np.full((len(HORIZONS), 1), 7.0))
+    found = diagonal(model)
+    precision = np.linalg.inv(factor @ factor.T)
+    np.testing.assert_allclose(found.posteriors[0].factor, 1 / np.sqrt(np.diag(precision)))
+    record = linear_record()
+    one, other = model.simulate(record, 5), found.simulate(record, 5)
+    np.testing.assert_allclose(one.mean, other.mean)
+    assert np.all(other.spread[5:] < one.spread[5:])
+    errors = np.linspace(-1, 1, 999)[:, None]
+    assert conformal([errors[:400], errors[400:]]) == pytest.approx([0.95 / 1.95996], rel=5e-3)
+
+
 @pytest.mark.parametrize("longest", [5000, 40, 31])
 def test_ten_steps_ahead_every_row_counts_once(
     longest: int, monkeypatch: pytest.MonkeyPatch
@@ -327,6 +346,7 @@ class Identify:
 def standin(monkeypatch: pytest.MonkeyPatch) -> Identify:
     made = Identify()
     monkeypatch.setattr(measure, "identify", made)
+    monkeypatch.setattr(measure, "diagonal", lambda model: model)
     monkeypatch.setattr(records, "load", lambda name: suite_cases.case())
     monkeypatch.setattr(peers, "fit_peers", lambda estimation: {"none": NO_PEER})
     return made
@@ -448,6 +468,7 @@ def test_the_table_from_results_made_by_hand() -> None:
                 judged("silverbox arrow", 1.75, {"arx": 0.5, "subspace": None}),
             ],
             family="state-space",
+            shares={"state-space": 0.75, "arx": 0.25},
             seconds=31.0,
         ),
     ]
@@ -466,8 +487,10 @@ def test_the_table_from_results_made_by_hand() -> None:
         "95 %": "93.0%",
         "95 %, 10 steps": "97.0%",
         "CRPS": "0.125",
+        "diagonal posterior": "0.25",
+        "split conformal": "0.2",
         "expected / test": "1.10",
-        "family": "curved, state-space",
+        "family": "curved, state-space 75% + arx 25%",
         "seconds": "20",
     }
     arrow = found["silverbox arrow"]

@@ -14,7 +14,13 @@ from occamid.bands.ensemble import Ensemble, combine
 from occamid.identification import expected as expecting
 from occamid.identification import referee
 from occamid.identification.assemble import Workshop
-from occamid.identification.expected import calibrated, expected, learning_gain, own_error
+from occamid.identification.expected import (
+    calibrated,
+    cautious,
+    expected,
+    learning_gain,
+    own_error,
+)
 from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
 from occamid.identification.folds import Fold, Part, whole
@@ -196,6 +202,16 @@ def test_a_curve_of_equal_rows_says_nothing(curve: Hearing) -> None:
     ((model, fold),) = curve.models
     same = Hearing(models=[(model, fold._replace(fewer=fold.lesson))])
     assert learning_gain(TRIED[0], same, Options(), 100, Clock(None, 1)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gain", "rows", "found"), [(0.2, 100, 0.8**0.5), (0.95, 100, 0.95), (0.9, 60, 1.0)]
+)
+def test_a_band_counts_on_no_more_than_estimates_usually_gain(
+    curve: Hearing, gain: float, rows: int, found: float
+) -> None:
+    """From 80 rows to 100, however steep the curve; rows that are fewer bring nothing."""
+    assert cautious(gain, curve, rows, streams=False) == pytest.approx(found)
 
 
 def test_the_error_on_the_data_learned_from_is_a_plain_free_run() -> None:

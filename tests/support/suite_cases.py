@@ -64,6 +64,8 @@ def fit(model: Any, expected: tuple[float, ...]) -> Any:
         family=SimpleNamespace(name="made-family"),
         trials=[SimpleNamespace(family="made-family", score=1.0)],
         expected_rmse=expected,
+        shares={"made-family": 1.0},
+        held_back=(np.ones((50, len(expected))),),
     )
 
 
@@ -75,6 +77,7 @@ def result(record: str, seed: int, tests: list[dict[str, Any]], **changes: Any) 
         "effort": "quick",
         "seed": seed,
         "family": "curved",
+        "shares": {"curved": 1.0},
         "seconds": 10.0,
         "unit": "mV",
         "tests": tests,
@@ -92,6 +95,7 @@ def judged(name: str, error: float | None, peers: dict[str, float | None]) -> di
         "coverage": {"50%": 0.48, "80%": 0.79, "95%": 0.93},
         "coverage_10_steps": 0.97,
         "crps": 0.125,
+        "crps_plain": {"diagonal posterior": 0.25, "split conformal": 0.2},
         "expected_over_test": 1.1,
         "peers": {n: {"pooled": e} for n, e in peers.items()},
     }

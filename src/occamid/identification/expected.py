@@ -113,6 +113,15 @@ def learning_gain(
     return float((many_rows / near) ** beta * (near / rows) ** min(beta, USUAL))
 
 
+def cautious(gain: float, hearing: Hearing, rows: int, streams: bool) -> float:
+    """What more data brings for certain: no more than errors of estimates fall with.
+
+    A curve through two folds may be steep by luck; a band must hold all the same.
+    """
+    learned = np.mean([fold.lesson.rows(streams) for _, fold in hearing.models])
+    return max(gain, min(1.0, float(learned / rows) ** USUAL))
+
+
 def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     """The model with bands as wide as errors on held-back data ask for, by horizon.
 

@@ -22,13 +22,20 @@ from occamid.data.record import Record, as_records
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
-from occamid.identification.expected import CURVE, calibrated, expected, learning_gain, own_error
+from occamid.identification.expected import (
+    CURVE,
+    calibrated,
+    cautious,
+    expected,
+    learning_gain,
+    own_error,
+)
 from occamid.identification.families import Family, families
 from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import Judgement, Trial, judge
+from occamid.identification.referee import Hearing, Judgement, Trial, judge
 from occamid.identification.stack import Stack, stacked
 from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
@@ -56,6 +63,7 @@ class Fit:
         expected_interval: its 95 % interval, (low, high) per output.
         rows_given: rows of all estimation records, of which ``records`` may be a part.
         shares: the family's share of every run and those of families beside it, if there are any.
+        held_back: errors of the free runs through held-back data, what the bands rest on.
     """
 
     model: Ensemble
@@ -69,6 +77,7 @@ class Fit:
     expected_interval: tuple[tuple[float, float], ...]
     rows_given: int = 0
     shares: dict[str, float] = field(default_factory=dict)
+    held_back: tuple[Float[Array, "T ny"], ...] = ()
 
     @property
     def coverage_of_data(self) -> str:
@@ -129,7 +138,12 @@ def identify(
         expected_interval=tuple(zip(*(end.tolist() for end in expect[1:]), strict=True)),
         rows_given=given,
         shares=stack.shares if stack else {family.name: 1.0},
+        held_back=_misses(stack.hearing if stack else judgement.hearings.get(family.name)),
     )
+
+
+def _misses(hearing: Hearing | None) -> tuple[Float[Array, "T ny"], ...]:
+    return tuple(part for parts in hearing.misses for part in parts) if hearing else ()
 
 
 def shown(records: tuple[Record, ...]) -> tuple[Record, ...]:
@@ -176,11 +190,12 @@ class _Bench:
         spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
         stack = None if options.single else stacked(judgement.heard, family.name, spread)
         given = sum(map(len, self.whole))
-        gain = learning_gain(family, hearing, options, rows_of(records), self.clock, given)
+        rows, streams = rows_of(records), family.search is not None
+        gain = learning_gain(family, hearing, options, rows, self.clock, given)
         if stack:
             model = self.beside(model, [f for f in tried if f.name in stack.shares], stack)
             hearing = stack.hearing
-        model = calibrated(model, hearing, gain)
+        model = calibrated(model, hearing, cautious(gain, hearing, rows, streams))
         own = own_error(model, records)
         return stack, model, np.stack([np.maximum(own, v) for v in expected(hearing, gain)])
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from occamid.assessment import scores
 from occamid.assessment.run import Run
 from occamid.bands.ensemble import Ensemble
 from occamid.bands.units import DivergedWarning
@@ -19,10 +20,11 @@ from occamid.data.record import Record
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
 from occamid.files.plain import plain
-from occamid.identification.identify import identify
+from occamid.identification.identify import Fit, identify
 from occamid.identification.progress import Stage
 from occamid.training.train import provenance
 from occamid_benchmarks.suite.peers import Peer
+from occamid_benchmarks.suite.plain_bands import conformal, diagonal
 from occamid_benchmarks.suite.records import Case
 
 Array = np.ndarray
@@ -54,8 +56,13 @@ def run_seed(
         "seconds": round(seconds, 1),
         "unit": case.unit,
         "expected_rmse": (case.factor * expected).tolist(),
+        "shares": fit.shares,
         "trials": {t.family: t.score for t in fit.trials},
-        "tests": [judge(fit.model, record, case, expected, peers) for record in case.test],
+        "tests": [
+            judge(fit.model, record, case, expected, peers)
+            | {"crps_plain": plain_crps(fit, record, case)}
+            for record in case.test
+        ],
         "peers": {n: {"model": p.about, "seconds": round(p.seconds, 1)} for n, p in peers.items()},
         **provenance(),
     }
@@ -70,7 +77,7 @@ def judge(
 ) -> dict[str, Any]:
     """Free run and predictions on one test; peers know at least the same first outputs."""
     run = free_run(model, record, case.n_init)
-    scores, error = run.scores(record), run.rmse(record)
+    found, error = run.scores(record), run.rmse(record)
     weights = pooling(case)
     return {
         "name": record.name,
@@ -78,12 +85,27 @@ def judge(
         "n_init": run.n_init,
         "rmse": (case.factor * error).tolist(),
         "pooled": pooled(error, weights),
-        "coverage": {f"{share:.0%}": float(np.mean(v)) for share, v in scores.coverage.items()},
+        "coverage": {f"{share:.0%}": float(np.mean(v)) for share, v in found.coverage.items()},
         f"coverage_{AHEAD}_steps": coverage_ahead(model, record, run.n_init),
-        "crps": float(np.mean(scores.crps * weights)),
+        "crps": float(np.mean(found.crps * weights)),
         "expected_over_test": pooled(expected, weights) / pooled(error, weights),
         "diverged": run.diverged,
         "peers": {n: _peer(peer, record, case, run.n_init) for n, peer in peers.items()},
+    }
+
+
+def plain_crps(fit: Fit, record: Record, case: Case) -> dict[str, float | None]:
+    """The same score of plainer bands around the same runs."""
+    weights = pooling(case)
+    run = free_run(fit.model, record, case.n_init)
+    y, rest = record.y[run.n_init :], run.after(run.n_init)
+    other = free_run(diagonal(fit.model), record, case.n_init).after(run.n_init)
+    spreads = {"diagonal posterior": other.spread}
+    if fit.held_back:
+        spreads["split conformal"] = np.broadcast_to(conformal(fit.held_back), y.shape)
+    return {
+        name: float(np.mean(scores.crps(y, rest.mean, std) * weights))
+        for name, std in spreads.items()
     }
 
 

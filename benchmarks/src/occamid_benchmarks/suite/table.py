@@ -15,17 +15,20 @@ from occamid_benchmarks.tables import peers
 from occamid_benchmarks.tables.markdown import markdown
 
 Json = dict[str, Any]
+PLAIN = ("diagonal posterior", "split conformal")
 HEAD = (
     *("record", "seeds", "error", "best peer", "its error", "ratio", "50 %", "80 %", "95 %"),
-    *(f"95 %, {AHEAD} steps", "CRPS", "expected / test", "family", "seconds"),
+    *(f"95 %, {AHEAD} steps", "CRPS", *PLAIN, "expected / test", "family", "seconds"),
 )
 EXPLAINED = (
     "Free-run RMSE after the initial window, mean over the seeds; where there are several outputs, "
     "of all together in standard deviations of the estimation data (σ). Then the best of the peers "
     "and the error over its; what the bands of the free run cover, and the 95 % band of "
     f"predictions {AHEAD} steps ahead; the continuous ranked probability score in the unit of the "
-    "error; the error that was expected, without a look at the test, over the error. Peers are "
-    "ARX and output error with orders by BIC, and subspace identification, on at most 10,000 rows, "
+    "error, and that of two plainer bands around the same runs, the paper's diagonal posterior and "
+    "a constant one from the same held-back errors (split conformal); the error that was expected, "
+    "without a look at the test, over the error; the family, with shares where several stand "
+    "beside each other. Peers are ARX and output error with orders by BIC, and subspace identification, on at most 10,000 rows, "
     "and those of `make peers` as far as they are measured. Best on the test is a choice in the "
     "peers' favour. A dash: diverged, or not to be had."
 )
@@ -70,10 +73,17 @@ def _row(
         *(_share(mean(t["coverage"][share] for t in tests)) for share in ("50%", "80%", "95%")),
         _share(mean(t[f"coverage_{AHEAD}_steps"] for t in tests)),
         _number(mean(t["crps"] for t in tests)),
+        *(_number(mean(t["crps_plain"].get(name) for t in tests)) for name in PLAIN),
         _number(mean(t["expected_over_test"] for t in tests), ".2f"),
-        ", ".join(sorted({r["family"] for r in results})),
+        ", ".join(sorted({_families(r) for r in results})),
         _number(mean(r["seconds"] for r in results), ".0f"),
     )
+
+
+def _families(result: Json) -> str:
+    """The family, with what stands beside it."""
+    shares = result["shares"].items()
+    return " + ".join(n if len(shares) == 1 else f"{n} {share:.0%}" for n, share in shares)
 
 
 def best_peer(
