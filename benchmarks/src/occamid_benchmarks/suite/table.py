@@ -28,8 +28,9 @@ EXPLAINED = (
     "error, and that of two plainer bands around the same runs, the paper's diagonal posterior and "
     "a constant one from the same held-back errors (split conformal); the error that was expected, "
     "without a look at the test, over the error; the family, with shares where several stand "
-    "beside each other. Peers are ARX and output error with orders by BIC, and subspace identification, on at most 10,000 rows, "
-    "and those of `make peers` as far as they are measured. Best on the test is a choice in the "
+    "beside each other. Peers are ARX and output error with orders by BIC, and subspace "
+    "identification, on at most 10,000 rows, and those of `make peers` as far as they are "
+    "measured. Best on the test is a choice in the "
     "peers' favour. A dash: diverged, or not to be had."
 )
 
