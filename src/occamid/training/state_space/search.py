@@ -5,6 +5,8 @@ smallest BIC (:mod:`~occamid.training.criterion`) with ``k = n (nu + ny) + nu ny
 parameters of order n.  For networks with units that says little, and neither does the
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, the smallest order about as good as the best is taken, and its best restarts are finished.
+Short pieces of a long record do not show what drifts: there the best few, of several orders, run
+some iterations on all rows first.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from occamid.training.state_space.fit import (
     Plan,
     Report,
     Stage,
+    error,
     finished,
     linear,
     nonlinear,
@@ -33,7 +36,7 @@ from occamid.training.state_space.fit import (
 )
 from occamid.training.state_space.fitted import Fitted
 from occamid.training.state_space.normal_equations import FreeRuns
-from occamid.training.state_space.priors import groups, prior_of
+from occamid.training.state_space.priors import prior_of
 from occamid.training.state_space.start import Rows, within
 from occamid.training.state_space.trajectory import Sizes, split
 
@@ -42,6 +45,7 @@ SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are sc
 AS_GOOD = 1.05  # times the best score: a smaller order is taken
 SHORTEST = 60  # rows in all that a fit is made of
 LONG = 2  # members where only a part of the rows is screened on
+FINALISTS, TASTE = 4, 8  # restarts that go on to all rows then, and iterations before few are left
 
 
 @dataclass(frozen=True)
@@ -98,15 +102,18 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
     with jax.enable_x64(True):
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
-            stage = by_criterion(data, [linear(data, orders, quick, report) for orders in groups])
+            found = [linear(data, orders, quick, report) for orders in groups]
+            stage = moved([by_criterion(data, found)], whole, plan)
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
             bases = [linear(data, orders, quick, report) for orders in groups]
-            # Long records tell good restarts from bad ones; of short ones more are averaged.
-            members = plan.members if seen <= plan.rows else min(LONG, plan.members)
-            stage = by_score(data, [nonlinear(data, b, quick, report) for b in bases], members)
+            found = [nonlinear(data, base, quick, report) for base in bases]
+            if seen <= plan.rows:
+                stage = moved([by_score(data, found, plan.members)], whole, plan)
+            else:
+                stage = tasted(moved(finalists(data, found), whole, plan), whole, plan, report)
         settings = levenberg.Settings(plan.iterations, bend=2.0 if plan.bent else 0.0)
-        return finished(whole, run(moved(stage, whole, plan), settings, "last round", report))
+        return finished(whole, run(stage, settings, "last round", report))
 
 
 def in_two(orders: Sequence[int]) -> list[tuple[int, ...]]:
@@ -193,6 +200,29 @@ def by_score(data: Data, stages: Sequence[Stage], members: int) -> Stage:
     return picked(stage, fits - (fits[0] - first))
 
 
+def finalists(data: Data, stages: Sequence[Stage]) -> list[Stage]:
+    """The best restarts on the scored rows, no more than :data:`LONG` of one order."""
+    orders = _together(stages, lambda stage: stage.orders)
+    scores = _together(stages, partial(scores_of, data))
+    if not np.isfinite(scores).any():
+        raise DataError("no state-space model runs free on these records")
+    ranked = np.argsort(scores, kind="stable")[: int(np.isfinite(scores).sum())]
+    near = [k for i, k in enumerate(ranked) if np.sum(orders[ranked[:i]] == orders[k]) < LONG]
+    taken = np.isin(np.arange(len(orders)), near[:FINALISTS])
+    each = np.split(taken, np.cumsum([len(stage.orders) for stage in stages])[:-1])
+    return [
+        picked(s, np.flatnonzero(own)) for s, own in zip(stages, each, strict=True) if own.any()
+    ]
+
+
+def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> Stage:
+    """Of fits on all rows those of the smallest order about as good as the best."""
+    stage = run(stage, levenberg.Settings(TASTE, bend=0.0), "all rows", report)
+    errors = error(stage)
+    near = stage.orders[errors <= AS_GOOD * np.min(errors)]
+    return moved([picked(stage, np.flatnonzero(stage.orders == near.min()))], data, plan)
+
+
 def scores_of(data: Data, stage: Stage) -> Float[Array, " M"]:
     """Root mean square over the scored rows and all outputs; infinite where a run is wild."""
     _, y = stage.problem.outputs(stage.state.w, stage.state.carry)
@@ -210,35 +240,40 @@ def picked(stage: Stage, lanes: Array) -> Stage:
     return Stage(stage.problem, prior, state)
 
 
-def moved(stage: Stage, data: Data, plan: Search) -> Stage:
-    """The fits, all of one order, on other records.
+def moved(stages: Sequence[Stage], data: Data, plan: Search) -> Stage:
+    """Fits on other records, or again on the same ones.
 
-    States that they do not have are left out where the records are longer; where they are the same
+    States that none of them has are left out where the records are longer; where they are short
     nothing new is compiled.
     """
-    old = stage.problem.sizes
+    old, orders = stages[0].problem.sizes, _together(stages, lambda stage: stage.orders)
     same = sum(map(len, data.u)) <= plan.rows
-    sizes = data.sizes(old.nx if same else int(stage.orders[0]), old.m)
-    w, mask, mean = (
-        repacked(old, sizes, v) for v in (stage.state.w, stage.state.mask, stage.prior.mean)
-    )
+    sizes = data.sizes(old.nx if same else int(orders.max()), old.m)
+
+    def all_of(values: Callable[[Stage], Array]) -> Array:
+        return np.concatenate([repacked(s.problem.sizes, sizes, values(s)) for s in stages])
+
+    w, mask = all_of(lambda s: s.state.w), all_of(lambda s: s.state.mask)
+    mean = all_of(lambda s: s.prior.mean)
     if not old.m:  # what grows on short pieces would blow up on long records
         A = split(sizes, w).state[..., : sizes.nx]
         A[:] = np.stack([within(one) for one in A])
-    used = np.arange(sizes.nx) < stage.orders[0]
-    split(sizes, mask).first[:] = used
+    split(sizes, mask).first[:] = (np.arange(sizes.nx) < orders[:, None])[:, None]
     problem = FreeRuns(sizes, data.rows, lanes=len(w), seed=plan.seed)
-    alpha = stage.state.alpha[:, : groups(sizes)[1]]
+    alpha = _together(stages, lambda stage: stage.state.alpha)
     begun = levenberg.begin(problem, w, mask, alpha, problem.carry(len(w)), levenberg.Settings())
     return Stage(problem, prior_of(sizes, mean), begun)
 
 
 def repacked(old: Sizes, new: Sizes, w: Float[Array, "M P"]) -> Float[Array, "M Q"]:
-    """Weights of a smaller order on other records; the first states there are not known yet."""
+    """Weights with fewer or more states; on other records the first states are not known yet."""
     found = np.zeros((len(w), new.total), w.dtype)
-    source, target, n = split(old, w), split(new, found), new.nx
-    keep = np.concatenate([np.arange(n), np.arange(old.nx, old.features)])
-    target.state[:] = source.state[..., :n, :][..., keep]
-    target.out[:] = source.out[..., keep]
-    target.unit[:] = source.unit[..., keep[: n + old.nu + 1]]
+    source, target, n = split(old, w), split(new, found), min(old.nx, new.nx)
+    own, there = (np.concatenate([np.arange(n), np.arange(s.nx, s.features)]) for s in (old, new))
+    target.state[..., :n, there] = source.state[..., :n, :][..., own]
+    target.out[..., there] = source.out[..., own]
+    read = n + old.nu + 1
+    target.unit[..., there[:read]] = source.unit[..., own[:read]]
+    if old.records == new.records:
+        target.first[..., :n] = source.first[..., :n]
     return found
