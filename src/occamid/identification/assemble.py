@@ -34,7 +34,7 @@ from occamid.training.linear import fit_arx
 from occamid.training.members import members_of
 from occamid.training.model import Model
 from occamid.training.settings import Settings
-from occamid.training.state_space import Search, search
+from occamid.training.state_space import AS_GOOD, Search, search
 from occamid.training.train import Progress, train
 
 Array = np.ndarray
@@ -141,7 +141,24 @@ class Workshop:
             scaled = scaling.apply(record)
             rows.append((scaled.u, scaled.y, seen.astype(float)))
         plan = plan.halved() if self.budget.compared else plan
-        return [observed_posterior(fit, last, scaling) for fit in search(rows, plan)]
+        found = [observed_posterior(fit, last, scaling) for fit in search(rows, plan)]
+        return self._of_one_order(found)
+
+    def _of_one_order(self, posteriors: Sequence[Posterior]) -> list[Posterior]:
+        """Those of the smallest order that runs free about as well as the best.
+
+        From a few known outputs a model with more states than the process may begin so badly that
+        its better fit is worth nothing.
+        """
+        orders: dict[int, list[Posterior]] = {}
+        for posterior in posteriors:
+            orders.setdefault(posterior.model.neurons[0], []).append(posterior)
+        errors = {
+            order: np.min(free_run_errors([p.model for p in own], self.records))
+            for order, own in orders.items()
+        }
+        near = [n for n, error in errors.items() if error <= AS_GOOD * min(errors.values())]
+        return orders[min(near, default=next(iter(orders)))]
 
     def _usable(self, posteriors: Sequence[Posterior]) -> list[Posterior]:
         """Members whose free run on these records is not far worse than the others'."""

@@ -5,8 +5,9 @@ smallest BIC (:mod:`~occamid.training.criterion`) with ``k = n (nu + ny) + nu ny
 parameters of order n.  For networks with units that says little, and neither does the
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, the smallest order about as good as the best is taken, and its best restarts are finished.
-Short pieces of a long record do not show what drifts: there the best few, of several orders, run
-some iterations on all rows first.
+Short pieces of a long record do not show what drifts: there the best restart of several orders runs
+some iterations on all rows, and the best few of those are finished; whoever uses them knows best
+which order starts well from a few known outputs.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
 AS_GOOD = 1.05  # times the best score: a smaller order is taken
 SHORTEST = 60  # rows in all that a fit is made of
-LONG = 2  # members where only a part of the rows is screened on
-FINALISTS, TASTE = 4, 8  # restarts that go on to all rows then, and iterations before few are left
+FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations,
+LONG = 3  # and how many of them are finished
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,10 @@ class Search:
 
 
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:
-    """The finished fits, the best score first; inputs, outputs and weights in scaled units."""
+    """The finished fits; inputs, outputs and weights in scaled units.
+
+    Of short records they are of one order, the best score first; of long ones of several.
+    """
     rows = [row for row in rows if np.any(row[2] > 0)]
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
     if seen < SHORTEST:
@@ -201,26 +205,27 @@ def by_score(data: Data, stages: Sequence[Stage], members: int) -> Stage:
 
 
 def finalists(data: Data, stages: Sequence[Stage]) -> list[Stage]:
-    """The best restarts on the scored rows, no more than :data:`LONG` of one order."""
+    """The best restart, on the scored rows, of each of the best orders."""
     orders = _together(stages, lambda stage: stage.orders)
     scores = _together(stages, partial(scores_of, data))
     if not np.isfinite(scores).any():
         raise DataError("no state-space model runs free on these records")
     ranked = np.argsort(scores, kind="stable")[: int(np.isfinite(scores).sum())]
-    near = [k for i, k in enumerate(ranked) if np.sum(orders[ranked[:i]] == orders[k]) < LONG]
-    taken = np.isin(np.arange(len(orders)), near[:FINALISTS])
+    first = ranked[np.sort(np.unique(orders[ranked], return_index=True)[1])]  # of each order
+    taken = np.isin(np.arange(len(orders)), first[:FINALISTS])
     each = np.split(taken, np.cumsum([len(stage.orders) for stage in stages])[:-1])
     return [
-        picked(s, np.flatnonzero(own)) for s, own in zip(stages, each, strict=True) if own.any()
+        picked(stage, np.flatnonzero(own))
+        for stage, own in zip(stages, each, strict=True)
+        if own.any()
     ]
 
 
 def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> Stage:
-    """Of fits on all rows those of the smallest order about as good as the best."""
+    """The best few of the fits after some iterations on all rows."""
     stage = run(stage, levenberg.Settings(TASTE, bend=0.0), "all rows", report)
-    errors = error(stage)
-    near = stage.orders[errors <= AS_GOOD * np.min(errors)]
-    return moved([picked(stage, np.flatnonzero(stage.orders == near.min()))], data, plan)
+    best = np.argsort(error(stage), kind="stable")[:LONG]
+    return moved([picked(stage, best)], data, plan)
 
 
 def scores_of(data: Data, stage: Stage) -> Float[Array, " M"]:
