@@ -23,7 +23,7 @@ from occamid.training.state_space.fitted import Fitted, as_flat, as_network
 from occamid.training.state_space.normal_equations import FreeRuns, chunks
 from occamid.training.state_space.observed import observed
 from occamid.training.state_space.priors import prior_of, standardised, weights_of
-from occamid.training.state_space.search import excerpt
+from occamid.training.state_space.search import excerpt, repacked
 from occamid.training.state_space.sensitivity import Sums, sums
 from occamid.training.state_space.trajectory import (
     Run,
@@ -403,10 +403,24 @@ def test_long_records_are_screened_on_pieces_and_finished_on_all_rows() -> None:
     few = excerpt([(u, y, np.ones(900))], 300)
     assert sum(len(part) for part, _, _ in few) == 300
     plan = Search((1, 2, 3), units=2, restarts=2, members=1, screening=15, iterations=10, rows=300)
-    (fit,) = search([(u, y, np.ones(900))], plan)
-    assert fit.sizes.records == 1  # the whole record, not its pieces
-    assert fit.sizes.nx == 2
-    assert np.all(fit.error < 0.055)
+    fits = search([(u, y, np.ones(900))], plan)
+    assert {fit.network()[0].states for fit in fits} == {1, 2, 3}  # whoever uses them chooses
+    for fit in fits:
+        assert fit.sizes.records == 1  # the whole record, not its pieces
+        assert np.all(fit.error < 0.055) == (fit.network()[0].states > 1)
+
+
+def test_fits_with_more_states_start_where_those_with_fewer_are() -> None:
+    """Weights keep their places; a state that was not there is neither driven nor read."""
+    old, new = Sizes(2, 1, 1, 3, 1), Sizes(4, 1, 1, 3, 1)
+    w = np.random.default_rng(0).normal(size=(2, old.total))
+    wide = repacked(old, new, w)
+    np.testing.assert_array_equal(repacked(new, old, wide), w)
+    u = np.random.default_rng(1).normal(size=(40, 1))
+    for small, large in zip(w, wide, strict=True):
+        at = [split(s, 0.3 * v) for s, v in ((old, small), (new, large))]
+        runs = [simulate(s, w, u, w.first[0])[1] for s, w in zip((old, new), at, strict=True)]
+        np.testing.assert_allclose(runs[0], runs[1])
 
 
 def test_a_state_space_model_starts_from_the_state_that_explains_its_first_outputs_best() -> None:

@@ -143,9 +143,10 @@ def step(problem: Problem, state: State, prior: Prior, s: Settings, k: int) -> S
     due = k >= s.first_update and (k - s.first_update) % s.every == 0
     if due:
         state = _update(problem, state, at.normal, prior, s)
-    elif k < s.first_update:
+    elif k < s.first_update:  # nothing rests before the evidence was heard
         variance = np.maximum(state.squares / problem.rows, 1e-14)
-        state = state._replace(variance=np.where(np.isfinite(variance), variance, state.variance))
+        variance = np.where(np.isfinite(variance), variance, state.variance)
+        state = state._replace(variance=variance, resting=np.zeros_like(state.resting))
     return state
 
 

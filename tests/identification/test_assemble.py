@@ -1,0 +1,46 @@
+"""From records to a family's model: which of several orders is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from occamid.bands.posterior import observed_posterior
+from occamid.data.record import Record
+from occamid.data.scaling import fit_scaling
+from occamid.identification import assemble
+from occamid.identification.assemble import Workshop
+from occamid.identification.folds import whole
+from occamid.identification.options import BUDGETS
+from occamid.training.model import Model
+from occamid.training.state_space import Search, search
+
+
+def test_the_order_that_starts_well_from_few_outputs_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The smallest within five per cent of the best free run; not the best fit."""
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(300, 1))
+    y = 0.1 * rng.normal(size=(300, 1))
+    y[2:] += u[1:-1] + 0.5 * u[:-2]
+    record = Record(u=u, y=y)
+    scaling = fit_scaling([record], "standardize")
+    scaled = scaling.apply(record)
+    rows = [(scaled.u, scaled.y, np.ones(len(u)))]
+    each = [
+        observed_posterior(search(rows, Search((order,)))[0], record, scaling)
+        for order in (1, 2, 3)
+    ]
+    wanted = {1: 1.0, 2: 0.52, 3: 0.5}
+
+    def errors(models: Sequence[Model], _: object) -> np.ndarray:
+        return np.array([wanted[m.neurons[0]] for m in models])
+
+    monkeypatch.setattr(assemble, "free_run_errors", errors)
+    shop = Workshop(whole([record]), BUDGETS["quick"])
+    assert shop._of_one_order(each) == [each[1]]
+    wanted[2] = 0.6
+    assert shop._of_one_order(each) == [each[2]]
