@@ -404,10 +404,12 @@ def test_long_records_are_screened_on_pieces_and_finished_on_all_rows() -> None:
     assert sum(len(part) for part, _, _ in few) == 300
     plan = Search((1, 2, 3), units=2, restarts=2, members=1, screening=15, iterations=10, rows=300)
     fits = search([(u, y, np.ones(900))], plan)
-    assert {fit.network()[0].states for fit in fits} == {1, 2, 3}  # whoever uses them chooses
-    for fit in fits:
-        assert fit.sizes.records == 1  # the whole record, not its pieces
-        assert np.all(fit.error < 0.055) == (fit.network()[0].states > 1)
+    best, *fewer = (fit.network()[0].states for fit in fits)  # whoever uses them chooses
+    assert best > 1
+    assert len(fewer) == 1
+    assert fewer[0] < best
+    assert all(fit.sizes.records == 1 for fit in fits)  # the whole record, not its pieces
+    assert np.all(fits[0].error < 0.055)
 
 
 def test_fits_with_more_states_start_where_those_with_fewer_are() -> None:

@@ -6,8 +6,8 @@ parameters of order n.  For networks with units that says little, and neither do
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, the smallest order about as good as the best is taken, and its best restarts are finished.
 Short pieces of a long record do not show what drifts: there the best restart of several orders runs
-some iterations on all rows, and the best few of those are finished; whoever uses them knows best
-which order starts well from a few known outputs.
+some iterations on all rows, and the best of those and one with fewer states are finished; whoever
+uses them knows best which starts well from a few known outputs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
 from occamid.errors import DataError
+from occamid.training.cores import side_by_side
 from occamid.training.criterion import criterion
 from occamid.training.state_space import levenberg
 from occamid.training.state_space.fit import (
@@ -45,8 +47,7 @@ Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
 AS_GOOD = 1.05  # times the best score: a smaller order is taken
 SHORTEST = 60  # rows in all that a fit is made of
-FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations,
-LONG = 3  # and how many of them are finished
+FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations
 
 
 @dataclass(frozen=True)
@@ -107,17 +108,22 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
             found = [linear(data, orders, quick, report) for orders in groups]
-            stage = moved([by_criterion(data, found)], whole, plan)
+            stages = [moved([by_criterion(data, found)], whole, plan)]
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
             bases = [linear(data, orders, quick, report) for orders in groups]
             found = [nonlinear(data, base, quick, report) for base in bases]
             if seen <= plan.rows:
-                stage = moved([by_score(data, found, plan.members)], whole, plan)
+                stages = [moved([by_score(data, found, plan.members)], whole, plan)]
             else:
-                stage = tasted(moved(finalists(data, found), whole, plan), whole, plan, report)
+                stages = tasted(moved(finalists(data, found), whole, plan), whole, plan, report)
         settings = levenberg.Settings(plan.iterations, bend=2.0 if plan.bent else 0.0)
-        return finished(whole, run(stage, settings, "last round", report))
+
+        def end(stage: Stage) -> list[Fitted]:
+            with jax.enable_x64(True):  # each thread has its own
+                return finished(whole, run(stage, settings, "last round", report))
+
+        return list(chain(*side_by_side([partial(end, stage) for stage in stages])))
 
 
 def in_two(orders: Sequence[int]) -> list[tuple[int, ...]]:
@@ -221,11 +227,15 @@ def finalists(data: Data, stages: Sequence[Stage]) -> list[Stage]:
     ]
 
 
-def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> Stage:
-    """The best few of the fits after some iterations on all rows."""
+def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> list[Stage]:
+    """The best fit after some iterations on all rows, and the best with fewer states.
+
+    Each goes on with its own states only.
+    """
     stage = run(stage, levenberg.Settings(TASTE, bend=0.0), "all rows", report)
-    best = np.argsort(error(stage), kind="stable")[:LONG]
-    return moved([picked(stage, best)], data, plan)
+    ranked = np.argsort(error(stage), kind="stable")
+    fewer = [k for k in ranked if stage.orders[k] < stage.orders[ranked[0]]]
+    return [moved([picked(stage, np.array([k]))], data, plan) for k in (ranked[0], *fewer[:1])]
 
 
 def scores_of(data: Data, stage: Stage) -> Float[Array, " M"]:
