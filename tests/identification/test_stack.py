@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from occamid import DataError, identify, load
 from occamid.bands.ensemble import Ensemble, combine
+from occamid.data import twins
+from occamid.identification import expected as expecting
+from occamid.identification import identify as identifying
+from occamid.identification import referee
+from occamid.identification import stack as stacks
+from occamid.identification.assemble import Workshop
+from occamid.identification.families import CLASSICAL, Family
 from occamid.identification.folds import Fold, Part, whole
 from occamid.identification.referee import Hearing
 from occamid.identification.stack import BEHIND, LEAST, PULL, shares_of, stacked
@@ -112,3 +124,64 @@ def test_the_leading_family_keeps_a_share() -> None:
     assert found is not None
     assert next(iter(found.shares)) == "a"
     assert found.shares["a"] >= LEAST / (1 + LEAST)
+
+
+# --- from records to a model --------------------------------------------------------------------
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two quick families, and every stack is worth it."""
+    for module in (identifying, referee, expecting):
+        monkeypatch.setattr(module, "families", lambda *_: list(CLASSICAL))
+    monkeypatch.setattr(stacks, "PRICE", 0.0)
+
+
+@pytest.mark.usefixtures("always")
+def test_an_identified_stack_runs_as_it_says(tmp_path: Path) -> None:
+    record = twins.make("hairdryer-twin", 0).estimation
+    fit = identify(record[:200], effort="quick")
+    assert sorted(fit.shares) == ["arx", "output-error"]
+    assert next(iter(fit.shares)) == fit.family.name
+    assert "a stack of" in fit.grounds
+    (other,) = fit.model.beside
+    assert [1 - other.share, other.share] == pytest.approx(list(fit.shares.values()))
+    known = record.y[:20]
+    each = [m.free_run(record.u, known) for m in (replace(fit.model, beside=()), other.model)]
+    mean = (1 - other.share) * each[0] + other.share * each[1]
+    np.testing.assert_allclose(fit.model.free_run(record.u, known), mean)
+    fit.model.simulate(record.u[:50], initial="last")  # every family knows the data's end
+    assert sum(map(len, fit.held_back)) > 100
+    fit.model.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(
+        again.simulate(record, 20).std, fit.model.simulate(record, 20).std
+    )
+
+
+@pytest.mark.usefixtures("always")
+def test_one_model_alone_has_none_beside_it() -> None:
+    record = twins.make("hairdryer-twin", 0).estimation
+    fit = identify(record[:200], effort="quick", single=True)
+    assert fit.shares == {fit.family.name: 1.0}
+    assert not fit.model.beside
+
+
+@pytest.mark.usefixtures("always")
+def test_a_family_that_fails_on_all_rows_leaves_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = twins.make("hairdryer-twin", 0).estimation[:200]
+    honest = Workshop.model
+    lead: list[str] = []
+
+    def failing(shop: Workshop, family: Family, bar: Any = None) -> Ensemble:
+        if len(shop.lesson.blanked[0].record) == 200 and shop.lesson.rows() == 200:
+            lead.append(family.name)
+            if family.name != lead[0]:
+                raise DataError("not usable")
+        return honest(shop, family, bar)
+
+    monkeypatch.setattr(Workshop, "model", failing)
+    fit = identify(record, effort="quick")
+    assert len(lead) == 2
+    assert fit.shares == {fit.family.name: 1.0}
+    assert not fit.model.beside

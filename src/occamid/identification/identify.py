@@ -193,14 +193,19 @@ class _Bench:
         rows, streams = rows_of(records), family.search is not None
         gain = learning_gain(family, hearing, options, rows, self.clock, given)
         if stack:
-            model = self.beside(model, [f for f in tried if f.name in stack.shares], stack)
+            model, stack = self.beside(model, tried, stack)
             hearing = stack.hearing
         model = calibrated(model, hearing, cautious(gain, hearing, rows, streams))
         own = own_error(model, records)
         return stack, model, np.stack([np.maximum(own, v) for v in expected(hearing, gain)])
 
-    def beside(self, model: Ensemble, others: Sequence[Family], stack: Stack) -> Ensemble:
-        """The leading model with the others of its stack, trained as they were in the folds."""
+    def beside(
+        self, model: Ensemble, tried: Sequence[Family], stack: Stack
+    ) -> tuple[Ensemble, Stack]:
+        """The leading model with the others of its stack, trained as they were in the folds.
+
+        Who is not usable on all rows is left out; the leading family takes its share.
+        """
 
         def trained(family: Family) -> Beside | None:
             bar = self.clock.sub(f"training {family.name} beside it")
@@ -208,14 +213,18 @@ class _Bench:
             shop.budget = self.options.budget.for_folds()
             try:
                 return Beside(shop.model(family, bar), stack.shares[family.name])
-            except DataError:  # not usable on all rows: the leading family takes its share
+            except DataError:
                 return None
             finally:
                 bar.close()
 
-        leading = next(iter(stack.shares))
-        jobs = [partial(trained, family) for family in others if family.name != leading]
-        return replace(model, beside=tuple(b for b in side_by_side(jobs) if b))
+        leading, *names = stack.shares
+        others = [f for name in names for f in tried if f.name == name]
+        found = side_by_side([partial(trained, family) for family in others])
+        usable = {f.name: b for f, b in zip(others, found, strict=True) if b}
+        shares = {name: b.share for name, b in usable.items()}
+        shares = {leading: 1.0 - sum(shares.values())} | shares
+        return replace(model, beside=tuple(usable.values())), stack._replace(shares=shares)
 
 
 def _with_tail(model: Ensemble, records: tuple[Record, ...]) -> Ensemble:
