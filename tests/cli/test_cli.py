@@ -212,6 +212,7 @@ def test_the_table_of_families_marks_the_chosen_one(
             Trial("curved", "smooth units", (float("inf"), 1.0), 1.0, 0.1, 2.0),
         ),
         family=SimpleNamespace(name="linear"),
+        shares={"linear": 1.0},
         grounds="linear is near enough",
         coverage_of_data="trained on all 10 rows",
     )
