@@ -11,6 +11,7 @@ from occamid.assessment.run import Run
 from occamid.data.scaling import Scaling
 
 Array = np.ndarray
+TOLD = 1e-3  # share of the posterior from which on it is said that it diverged
 
 
 class DivergedWarning(UserWarning):
@@ -58,8 +59,8 @@ def in_user_units(
 
 
 def tell_divergence(run: Run) -> Run:
-    """The run; a warning where part of the posterior left the range."""
-    if run.diverged:
+    """The run; a warning where more than a sample in thousands left the range."""
+    if run.diverged >= TOLD:
         warnings.warn(
             f"{run.diverged:.1%} of the posterior diverged in free run, which widens the band; "
             "use a sparser model (a later cycle or a larger lam), the full posterior instead "
