@@ -19,7 +19,7 @@ from itertools import chain
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from occamid.errors import DataError
 from occamid.training.cores import side_by_side
@@ -198,10 +198,7 @@ def _place(stages: Sequence[Stage], fit: int) -> tuple[Stage, int]:
 
 def by_score(data: Data, stages: Sequence[Stage], members: int) -> Stage:
     """The best restarts, on the scored rows, of the smallest order about as good as the best."""
-    orders = _together(stages, lambda stage: stage.orders)
-    scores = _together(stages, partial(scores_of, data))
-    if not np.isfinite(scores).any():
-        raise DataError("no state-space model runs free on these records")
+    orders, scores = all_scores(data, stages)
     best = {n: np.min(scores[orders == n]) for n in np.unique(orders)}
     order = next(n for n in sorted(best) if best[n] <= AS_GOOD * min(best.values()))
     fits = np.flatnonzero((orders == order) & np.isfinite(scores))
@@ -212,10 +209,7 @@ def by_score(data: Data, stages: Sequence[Stage], members: int) -> Stage:
 
 def finalists(data: Data, stages: Sequence[Stage]) -> list[Stage]:
     """The best restart, on the scored rows, of each of the best orders."""
-    orders = _together(stages, lambda stage: stage.orders)
-    scores = _together(stages, partial(scores_of, data))
-    if not np.isfinite(scores).any():
-        raise DataError("no state-space model runs free on these records")
+    orders, scores = all_scores(data, stages)
     ranked = np.argsort(scores, kind="stable")[: int(np.isfinite(scores).sum())]
     first = ranked[np.sort(np.unique(orders[ranked], return_index=True)[1])]  # of each order
     taken = np.isin(np.arange(len(orders)), first[:FINALISTS])
@@ -236,6 +230,14 @@ def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> lis
     ranked = np.argsort(error(stage), kind="stable")
     fewer = [k for k in ranked if stage.orders[k] < stage.orders[ranked[0]]]
     return [moved([picked(stage, np.array([k]))], data, plan) for k in (ranked[0], *fewer[:1])]
+
+
+def all_scores(data: Data, stages: Sequence[Stage]) -> tuple[Int[Array, " M"], Float[Array, " M"]]:
+    """Orders and scores of the fits of all stages, one of which at least runs free."""
+    scores = _together(stages, partial(scores_of, data))
+    if not np.isfinite(scores).any():
+        raise DataError("no state-space model runs free on these records")
+    return _together(stages, lambda stage: stage.orders), scores
 
 
 def scores_of(data: Data, stage: Stage) -> Float[Array, " M"]:
