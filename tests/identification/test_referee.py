@@ -30,9 +30,9 @@ from occamid.identification.referee import (
     Hearing,
     Judgement,
     Trial,
+    as_used,
     choose,
     difference,
-    first_known,
     judge,
 )
 from occamid.training.cores import VARIABLE
@@ -252,8 +252,12 @@ def test_bands_take_their_width_from_held_back_errors_by_horizon() -> None:
 def test_parts_that_are_too_short_are_not_judged() -> None:
     model = combine([linear_posterior(linear_model(0.9), sigma=0.1)])  # starts at row 1
     record = linear_record(30)
-    for rows, known, first in ((30, 0, 1), (30, 12, 12), (3, 0, 1), (2, 0, 2), (30, 29, 30)):
-        assert first_known(model, Part(record[:rows], known)) == first
+    for rows, known, left, first in (
+        *((30, 0, 30, 1), (30, 12, 19, 1), (3, 0, 3, 1), (2, 0, 2, 2), (30, 29, 2, 2)),
+    ):
+        used = as_used(model, Part(record[:rows], known))
+        assert (len(used.record), used.known) == (left, first)
+        np.testing.assert_array_equal(used.record.y, record.y[rows - left : rows])
     long, short = Part(record, 0), Part(record[:2], 0)
     alone, both = (
         calibrated(

@@ -23,7 +23,7 @@ from occamid.identification.families import Family, families
 from occamid.identification.folds import FEWEST_LEFT, Part
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
-from occamid.identification.referee import Hearing, difference, first_known, miss_of, squares_of
+from occamid.identification.referee import Hearing, as_used, difference, miss_of, squares_of
 from occamid.training.cores import side_by_side
 
 Array = np.ndarray
@@ -130,29 +130,34 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     scores: list[list[Array]] = [[] for _ in HORIZONS]
     for other, fold in hearing.models:
         for part in fold.parts:
-            known = first_known(other, part)
-            if known == len(part.record):
+            used = as_used(other, part)
+            if used.known == len(used.record):
                 continue
-            for kept, run in zip(scores, _by_horizon(other, part, known), strict=True):
-                rest = run.after(known)
-                kept.append((part.record.y[known:] - rest.mean) / rest.spread)
+            for kept, run in zip(scores, _by_horizon(other, used), strict=True):
+                kept.append(_scores(run, used))
         for part in fold.long:
-            known = first_known(other, part)
-            rest = _free_run(other, part, known).after(known)
-            scores[-1].append((part.record.y[known:] - rest.mean) / rest.spread)
+            used = as_used(other, part)
+            scores[-1].append(_scores(_free_run(other, used), used))
     found = np.stack([held_back_inflation(s) for s in scores])
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
 
 
-def _by_horizon(model: Ensemble, part: Part, known: int) -> list[Run]:
+def _scores(run: Run, part: Part) -> Array:
+    """Errors after the known outputs, in standard deviations of the band."""
+    rest = run.after(part.known)
+    found: Array = (part.record.y[part.known :] - rest.mean) / rest.spread
+    return found
+
+
+def _by_horizon(model: Ensemble, part: Part) -> list[Run]:
     """Predictions and the free run; that a fold's model diverges is counted, not told."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergedWarning)
         ahead = [model.predict(part.record, h) for h in HORIZONS[:-1]]
-    return [*ahead, _free_run(model, part, known)]
+    return [*ahead, _free_run(model, part)]
 
 
-def _free_run(model: Ensemble, part: Part, known: int) -> Run:
+def _free_run(model: Ensemble, part: Part) -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergedWarning)
-        return model.simulate(part.record, known)
+        return model.simulate(part.record, part.known)

@@ -261,22 +261,24 @@ def _write_down(
         )
 
 
-def first_known(model: Ensemble, part: Part) -> int:
-    """How many outputs of a held-back part a model may know: the history, or its own window.
+def as_used(model: Ensemble, part: Part) -> Part:
+    """A held-back part as a user's run begins: after the first outputs that the model asks for.
 
-    All of them where fewer than two would be left: such a part says nothing about the model.
+    More of them would tell a hidden state better than it will be known.  All rows are known
+    where fewer than two would be left: such a part says nothing about the model.
     """
-    known = max(part.known, model.window)
-    return known if known + 2 <= len(part.record) else len(part.record)
+    more = max(0, part.known - model.window)
+    record = part.record[more:] if more else part.record
+    return Part(record, model.window if model.window + 2 <= len(record) else len(record))
 
 
 def miss_of(model: Ensemble, part: Part) -> Float[Array, "T ny"]:
     """Errors of the free run through a held-back part after what it may know, perhaps none."""
-    known = first_known(model, part)
-    if known == len(part.record):
-        return np.zeros((0, part.record.y.shape[1]))
+    record, known = as_used(model, part)
+    if known == len(record):
+        return np.zeros((0, record.y.shape[1]))
     with np.errstate(all="ignore"):
-        miss = (model.free_run(part.record.u, part.record.y[:known]) - part.record.y)[known:]
+        miss = (model.free_run(record.u, record.y[:known]) - record.y)[known:]
     worst = WORST_ERROR * model.first.scaling.y_std
     return np.clip(np.nan_to_num(miss, nan=np.inf), -worst, worst)
 
