@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm, t
 
 from occamid import Record, combine
-from occamid.bands.calibration import FEWEST, HORIZONS, NARROWEST, WIDEST, held_back_inflation
+from occamid.bands.calibration import HORIZONS, MARGIN, NARROWEST, WIDEST, held_back_inflation
 from occamid.bands.ensemble import widen_to_residuals
 from occamid.training.criterion import independent
 from tests.support.banded import banded, predict, simulate
@@ -29,16 +29,18 @@ def coloured(rng: np.random.Generator, phi: float, rows: int) -> Array:
 def test_independent_scores_give_their_spread(rng: np.random.Generator) -> None:
     """Each output its own: 1 where the bands are right, 2 where they are half as wide."""
     scores = rng.standard_normal((20_000, 3)) * [1.0, 2.0, 0.5]
-    np.testing.assert_allclose(held_back_inflation([scores]), [1.0, 2.0, 0.5], rtol=0.03)
+    found = held_back_inflation([scores])
+    np.testing.assert_allclose(found, MARGIN * np.array([1.0, 2.0, 0.5]), rtol=0.02)
     split = held_back_inflation([scores[:7000], scores[7000:]])
     np.testing.assert_allclose(split, held_back_inflation([scores]), rtol=0.01)
 
 
-def test_the_quantile_and_not_the_mean_square_counts(rng: np.random.Generator) -> None:
-    """Heavy tails: the 95 % band is made right, whatever the distribution."""
-    scores = rng.standard_t(3, size=(20_000, 1))
-    expected = t.ppf(0.975, 3) / norm.ppf(0.975)
-    np.testing.assert_allclose(held_back_inflation([scores]), expected, rtol=0.04)
+def test_heavy_tails_count_by_quantile_and_mean_square(rng: np.random.Generator) -> None:
+    """Student's t with five degrees of freedom has a variance of 5/3."""
+    scores = rng.standard_t(5, size=(40_000, 1))
+    quantile = t.ppf(0.975, 5) / norm.ppf(0.975)
+    expected = MARGIN * np.sqrt(quantile * np.sqrt(5 / 3))
+    np.testing.assert_allclose(held_back_inflation([scores]), expected, rtol=0.02)
 
 
 @pytest.mark.parametrize("count", [25, 60, 200])
@@ -49,7 +51,7 @@ def test_a_fresh_score_is_inside_with_the_promised_share(count: int) -> None:
     scores = rng.standard_t(4, size=(count, trials))
     edge = held_back_inflation([scores]) * norm.ppf(0.975)
     coverage = float(np.mean(np.abs(rng.standard_t(4, size=(200, trials))) <= edge))
-    assert 0.945 <= coverage <= 0.975
+    assert 0.94 <= coverage <= 0.97
 
 
 def test_inflated_bands_hold_their_share() -> None:
@@ -57,7 +59,8 @@ def test_inflated_bands_hold_their_share() -> None:
     record, run = gaussian(20_000, stretch=0.5, n_init=10_000)
     found = banded(run)
     factor = held_back_inflation([((record.y - found.mean) / found.std)[:10_000]])
-    np.testing.assert_allclose(factor, 2.0, rtol=0.04)
+    np.testing.assert_allclose(factor, 2.0 * MARGIN, rtol=0.04)
+    factor = factor / MARGIN
     wide = replace(run, quantiles=found.mean + factor * (found.quantiles - found.mean))
     np.testing.assert_allclose(wide.coverage(record), 0.95, atol=0.01)
 
@@ -67,17 +70,18 @@ def test_few_scores_take_students_factor(count: int) -> None:
     """White scores of alternating size: their number is theirs, so the factor is exact."""
     size = np.where(np.arange(count) % 2, 1.5, 0.5)
     n = independent([size])
-    assert n < FEWEST
-    expected = t.ppf(0.975, max(n, 1.0)) / norm.ppf(0.975) * np.sqrt(np.mean(size**2))
+    wide = t.ppf(0.975, max(n, 1.0)) / norm.ppf(0.975)
+    both = np.sqrt(np.mean(size**2)), np.quantile(size, 0.95) / norm.ppf(0.975)
+    expected = MARGIN * wide * np.sqrt(both[0] * both[1])
     np.testing.assert_allclose(held_back_inflation([size[:, None]]), expected)
-    assert expected > np.sqrt(np.mean(size**2))
+    assert wide > 1.1
 
 
 def test_a_long_slow_error_counts_as_a_few(rng: np.random.Generator) -> None:
     """400 rows of one slow wave say little: wider than 400 independent ones of the same size."""
     slow = np.abs(coloured(rng, 0.99, 400))[:, None]
     mixed = rng.permutation(slow)
-    assert independent([slow[:, 0]]) < FEWEST < independent([mixed[:, 0]])
+    assert independent([slow[:, 0]]) < 20 < independent([mixed[:, 0]])
     assert held_back_inflation([slow])[0] > 1.2 * np.sqrt(np.mean(slow**2))
     assert held_back_inflation([slow])[0] > held_back_inflation([mixed])[0]
 
@@ -116,7 +120,7 @@ def test_factors_stay_within_bounds_and_what_is_not_finite_widens(
     assert held_back_inflation([scores]) == pytest.approx([expected])
     some = np.where(np.arange(100)[:, None] % 10, 1.0, scores)  # a tenth of them
     assert held_back_inflation([some])[0] == pytest.approx(
-        WIDEST if expected == WIDEST else 0.51, rel=0.01
+        WIDEST if expected == WIDEST else 0.74, rel=0.01
     )
 
 

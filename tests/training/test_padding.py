@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from occamid import Record, fit_posterior, train
-from occamid.data.windows import Shape, Windows, all_terms, padded_shape, windows
+from occamid.data.windows import (
+    Shape,
+    Windows,
+    all_terms,
+    one_after_the_other,
+    padded_shape,
+    windows,
+)
 from occamid.identification.folds import folds
 from occamid.networks import MLP, Network, Recurrent
 from occamid.training.curvature import CURVATURES
@@ -40,7 +47,8 @@ def test_a_padded_batch_holds_the_same_samples() -> None:
 @pytest.mark.parametrize("lengths", [(1000,), (999, 3), (130, 120, 90), (7,), (64,), (10_000,) * 5])
 def test_the_padded_shape_has_room_and_is_not_much_larger(lengths: tuple[int, ...]) -> None:
     records = [Record(u=np.arange(float(n)), y=np.arange(float(n))) for n in lengths]
-    count, rows, samples = padded_shape(records)
+    count, rows, samples, lanes = padded_shape(records)
+    assert sum(lengths) <= lanes * rows <= 2 * sum(lengths) + rows
     assert count == len(records)
     assert max(lengths) <= rows <= 1.15 * max(lengths) + 8
     assert sum(lengths) <= samples <= 1.15 * sum(lengths) + 8
@@ -49,12 +57,18 @@ def test_the_padded_shape_has_room_and_is_not_much_larger(lengths: tuple[int, ..
 def test_there_is_room_for_every_lesson() -> None:
     """What padding is for: all folds of a cross-validation share their programs."""
     short, long = small_record(100), small_record(300)
-    assert padded_shape([short, short, short], [long], []) == (3, 320, 320)
+    assert padded_shape([short, short, short], [long], []) == (3, 320, 320, 1)
     for fold in folds([small_record(1000)], 5):
-        assert fold.shape == (2, 832, 832)
+        assert fold.shape == (2, 832, 832, 1)
         for lesson in (fold.lesson, fold.fewer):
             assert len(lesson.records) <= 2
             assert max(len(r) - r.lead for r in lesson.records) <= 832
+
+
+def test_records_lie_one_after_the_other_and_none_is_cut() -> None:
+    assert one_after_the_other([30, 30, 50, 100, 0, 1], 100) == [
+        *((0, 0), (0, 30), (1, 0), (2, 0), (2, 100), (3, 0))
+    ]
 
 
 @pytest.mark.parametrize("network", ["mlp", "lstm"])

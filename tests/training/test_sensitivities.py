@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from occamid import Record
-from occamid.data.windows import Terms, all_terms, windows
+from occamid.data.windows import Terms, all_terms, one_after_the_other, windows
 from occamid.networks import MLP
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import free_run
-from occamid.training.free_run import sensitivities
+from occamid.training.lanes import in_lanes, sensitivities
 from tests.support import oracles
 from tests.support.oracles import Array
 
@@ -46,7 +46,7 @@ def test_sensitivities(case: str) -> None:
     rng = np.random.default_rng(1)
     records = [
         Record(u=rng.normal(size=(n, nu)), y=rng.normal(size=(n, ny)), sampling_time=1.0)
-        for n in (22, 15)  # the second is padded
+        for n in (17, 15, 32, 12)  # the first two share a lane
     ]
     start = regressors.max_lag + 1
     data = windows(records, regressors, start)
@@ -57,19 +57,24 @@ def test_sensitivities(case: str) -> None:
             lambda v, e: free_run(network, regressors, unflatten(network, v), e, 0), argnums=0
         )
     )
+    lanes = in_lanes(data, regressors)
+    places = one_after_the_other([len(r) - start for r in records], data.y.shape[1])
+    assert len({lane for lane, _ in places}) == len(lanes.y) < len(records)
+    all_runs, all_S = ours(network, regressors, jnp.asarray(w), lanes)
     for k, record in enumerate(records):
         experiment = jax.tree.map(lambda x, k=k: x[k], data)
-        run, S = ours(network, regressors, jnp.asarray(w), experiment)
+        rows, (lane, first) = len(record) - start, places[k]
+        run, S = (x[lane, first : first + rows] for x in (all_runs, all_S))
         assert np.abs(S).max() > 0.3  # something to compare
-        np.testing.assert_allclose(S, dense(jnp.asarray(w), experiment), rtol=1e-10, atol=1e-12)
+        expected = dense(jnp.asarray(w), experiment)[:rows]
+        np.testing.assert_allclose(S, expected, rtol=1e-10, atol=1e-12)
 
         def loop(v: Array, record: Record = record) -> Array:
             terms = (regressors.inputs, regressors.outputs)
             step, state = oracles.step_of(network, unflatten(network, v))
             return oracles.free_run(step, state, record.u, record.y[:start], terms, start)[start:]
 
-        rows = len(record) - start
-        np.testing.assert_allclose(run[:rows], loop(w), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(run, loop(w), rtol=1e-11, atol=1e-13)
         d = 1e-6
         differences = [(loop(w + d * e) - loop(w - d * e)) / (2 * d) for e in np.eye(w.size)]
-        np.testing.assert_allclose(S[:rows], np.stack(differences, axis=-1), atol=1e-7)
+        np.testing.assert_allclose(S, np.stack(differences, axis=-1), atol=1e-7)

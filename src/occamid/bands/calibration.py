@@ -18,7 +18,7 @@ from occamid.training.criterion import independent
 Array = np.ndarray
 HORIZONS = (1, 10, 100)  # steps ahead with an inflation of their own; a free run is the last
 SHARE = 0.95  # the band that is made right
-FEWEST = 20  # independent scores below which the tail is not read off but taken from Student's t
+MARGIN = 1.05  # with which bands of four fifths of the folds held their share in the last fifth
 NARROWEST, WIDEST = 0.2, 50.0
 FAR = 1e3  # a score beyond, or none at all, counts as this
 
@@ -26,20 +26,16 @@ FAR = 1e3  # a score beyond, or none at all, counts as this
 def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, " ny"]:
     """The factor on the bands that makes the central band hold its share of held-back errors.
 
-    ``scores`` are signed, ``(y − mean)/std``, one array for each uninterrupted run.  With n
-    independent scores it is split conformal: the ``⌈(n + 1) share⌉/n`` quantile of their size over
-    the Gaussian one; with few, their root mean square times Student's factor.
+    ``scores`` are signed, ``(y − mean)/std``, one array for each uninterrupted run.  Their scale is
+    the geometric mean of what their root mean square and their quantile ask for: the one is told
+    better by few scores, the other is right whatever their distribution.  Student's factor for n
+    independent scores, and a margin, allow for what is not known about it.
     """
     scores = [np.clip(np.nan_to_num(run, nan=FAR), -FAR, FAR) for run in scores]
     size = np.abs(np.concatenate(scores))
-    found = np.ones(size.shape[1])
-    for k in range(size.shape[1]):
-        n = independent([run[:, k] for run in scores])
-        usual = norm.ppf(0.5 + SHARE / 2)
-        if n < FEWEST:
-            wide = t.ppf(0.5 + SHARE / 2, max(n, 1.0)) / usual
-            found[k] = wide * np.sqrt(np.mean(size[:, k] ** 2))
-        else:
-            level = min(1.0, np.ceil((n + 1) * SHARE) / n)
-            found[k] = np.quantile(size[:, k], level) / usual
+    n = np.array([independent([run[:, k] for run in scores]) for k in range(size.shape[1])])
+    usual = norm.ppf(0.5 + SHARE / 2)
+    wide = t.ppf(0.5 + SHARE / 2, np.maximum(n, 1.0)) / usual
+    both = np.sqrt(np.mean(size**2, axis=0)), np.quantile(size, SHARE, axis=0) / usual
+    found = MARGIN * wide * np.sqrt(both[0] * both[1])
     return np.clip(found, NARROWEST, WIDEST)

@@ -75,11 +75,15 @@ class Windows(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What windows are padded to: so many records of so many rows, and samples in all."""
+    """What windows are padded to: so many records of so many rows, and samples in all.
+
+    One after the other the records fit into so many ``lanes`` of these rows.
+    """
 
     records: int
     rows: int
     samples: int
+    lanes: int = 1
 
 
 def all_terms(record: Record, input_lags: int, output_lags: int, delay: int = 0) -> Terms:
@@ -151,11 +155,27 @@ def roomy(count: int, finest: int = 8, parts: int = 8) -> int:
 def padded_shape(*lessons: Sequence[Record]) -> Shape:
     """Room for each of these: the folds of a cross-validation then share what is compiled."""
     lengths = [[len(r) - r.lead for r in records] for records in lessons if records]
+    rows = roomy(max(map(max, lengths)))
     return Shape(
         records=max(map(len, lengths)),
-        rows=roomy(max(map(max, lengths))),
+        rows=rows,
         samples=roomy(max(map(sum, lengths))),
+        lanes=max(one_after_the_other(own, rows)[-1][0] + 1 for own in lengths),
     )
+
+
+def one_after_the_other(lengths: Sequence[int], rows: int) -> list[tuple[int, int]]:
+    """Lane and first row of each record in lanes of so many rows; none is cut.
+
+    They stay in their order: shorter ones then never need more lanes.
+    """
+    places, lane, used = [], 0, 0
+    for length in lengths:
+        if used + length > rows:
+            lane, used = lane + 1, 0
+        places.append((lane, used))
+        used += length
+    return places
 
 
 def _pad(parts: Sequence[Float[Array, "_ n"]], records: int, rows: int) -> Float[Array, "R Tmax n"]:

@@ -189,7 +189,7 @@ def _response(base: dict[str, Any], rows: int, inputs: int) -> list[Family]:
         input_lags=lags,
         output_lags=0,
         lam=(2e-3, 5e-3),
-        epochs=500,
+        epochs=250,
         cycles=8,
         **_GENTLE,
     )

@@ -60,7 +60,7 @@ BUDGETS: dict[str, Budget] = {
         stream=2_000,
         search=Search((1, 2, 3, 4, 6), 6, 2, 3, screening=20, iterations=40, rows=2_000),
     ),
-    "standard": Budget(folds=5, restarts=20, members=10, iterations=60, rows=6_000),
+    "standard": Budget(folds=5, restarts=20, members=10, iterations=40, rows=6_000),
     "thorough": Budget(
         folds=8,
         restarts=60,

@@ -26,12 +26,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from occamid.data.record import Record, as_records
-from occamid.data.windows import Shape, Terms, Windows
+from occamid.data.windows import Shape, Terms
 from occamid.errors import SettingsError
 from occamid.networks import MLP, Network, is_matrix, reads_regressors
 from occamid.networks.flat import flatten, unflatten
-from occamid.networks.simulate import free_run
 from occamid.training.cores import cores, side_by_side
+from occamid.training.lanes import Lanes, in_lanes, runs, sensitivities
 from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
 from occamid.training.members import members_of
 from occamid.training.model import Model
@@ -120,7 +120,8 @@ def refine(
         row[place] = True
     mask = np.where(own & ((members.weights != 0) | ~matrices), 1.0, 0.0)
     with jax.enable_x64(True):
-        data = wide.windows(members.like.windows(as_records(records), first.start, shape))
+        padded = wide.windows(members.like.windows(as_records(records), first.start, shape))
+        data = in_lanes(padded, wide.terms, shape.lanes if shape else 1)
         units = wide.spread(_units(members.like), rest=1.0)
         sizes = (units, first.scaling.y_centre, first.scaling.y_spread)
         # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
@@ -213,7 +214,7 @@ def _refine(
     together: int,
     iterations: int | jax.Array,
     shrink: bool | jax.Array,
-    data: Windows,
+    data: Lanes,
     scale: _Scale,
     start: Float[jax.Array, "K P"],
     mask: Float[jax.Array, "K P"],
@@ -239,7 +240,7 @@ class _Place(NamedTuple):
 
     network: Network
     terms: Terms
-    data: Windows
+    data: Lanes
     rows: Float[jax.Array, ""]
     number: jax.Array  # of the group of each weight
     groups: int
@@ -247,70 +248,34 @@ class _Place(NamedTuple):
     shrink: bool | jax.Array
 
 
-def _residual(place: _Place, w: Float[jax.Array, " P"]) -> Float[jax.Array, "RT ny"]:
-    params = unflatten(place.network, w)
-    runs = jax.vmap(lambda e: free_run(place.network, place.terms, params, e, 0))(place.data)
-    return _miss(runs, place)
+def _residual(place: _Place, w: Float[jax.Array, " P"]) -> Float[jax.Array, "LT ny"]:
+    return _miss(runs(place.network, place.terms, w, place.data)[0], place)
 
 
 class _Local(NamedTuple):
     """The quadratic expansion at the current weights."""
 
-    r: Float[jax.Array, "RT ny"]
+    r: Float[jax.Array, "LT ny"]
     gradient: Float[jax.Array, " P"]
     precision: Float[jax.Array, "P P"]
     prior: Float[jax.Array, " P"]
 
 
-def sensitivities(
-    network: Network, terms: Terms, w: Float[jax.Array, " P"], experiment: Windows
-) -> tuple[Float[jax.Array, "T ny"], Float[jax.Array, "T ny P"]]:
-    """A free run and its derivative along every weight.
-
-    With ``z(t)`` the regressors of the run, ``dŷ(t)/dw = ∂f/∂w + Σ_j ∂f/∂y(t-j) · dŷ(t-j)/dw``:
-    the partial derivatives of all rows are taken at once, and only the sum over the past outputs
-    is a recursion.
-    """
-    params = unflatten(network, w)
-    run = free_run(network, terms, params, experiment, 0)
-    n_inputs, length = len(terms.inputs), experiment.history.shape[0]
-    past = jnp.concatenate([experiment.history.astype(run.dtype), run])
-    channels, lags = np.array(terms.outputs, dtype=int).reshape(-1, 2).T
-    rows = np.arange(len(run))[:, None] + length - lags
-    fed = past[rows, channels]
-    inputs = experiment.z[:, :n_inputs]
-
-    def f(w: jax.Array, u: jax.Array, y: jax.Array) -> jax.Array:
-        return network.apply(unflatten(network, w), jnp.concatenate([u, y])[None])[0]
-
-    by_w, by_y = jax.vmap(jax.jacrev(f, argnums=(0, 2)), in_axes=(None, 0, 0))(w, inputs, fed)
-    if not len(terms.outputs):
-        return run, by_w
-
-    def step(register: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        own, through = now
-        S = own + jnp.einsum("oj,jp->op", through, register[length - lags, channels])
-        return jnp.concatenate([register[1:], S[None]]), S
-
-    zeros = jnp.zeros((length, run.shape[1], w.size), run.dtype)
-    return run, jax.lax.scan(step, zeros, (by_w, by_y))[1]
-
-
-def _miss(runs: Float[jax.Array, "R T ny"], place: _Place) -> Float[jax.Array, "RT ny"]:
+def _miss(ran: Float[jax.Array, "L T ny"], place: _Place) -> Float[jax.Array, "LT ny"]:
     """Errors of free runs within the range, zero in the padding."""
     data, centre, far = place.data, place.scale.centre, RANGE * place.scale.spread
-    away = jnp.where(jnp.isnan(runs), far, runs - centre)
+    away = jnp.where(jnp.isnan(ran), far, ran - centre)
     miss = (centre + jnp.clip(away, -far, far) - data.y) * data.valid
     return miss.reshape(-1, miss.shape[-1])
 
 
 def _expand(place: _Place, state: State) -> _Local:
     """Residuals, gradient and Gauss-Newton precision; masked weights get a unit diagonal."""
-    network, terms, data = place.network, place.terms, place.data
-    runs, J = jax.vmap(lambda e: sensitivities(network, terms, state.w, e))(data)
-    r = _miss(runs, place)
+    data = place.data
+    ran, J = sensitivities(place.network, place.terms, state.w, data)
+    r = _miss(ran, place)
     far = RANGE * place.scale.spread
-    within = (jnp.abs(runs - place.scale.centre) < far)[..., None] & jnp.isfinite(J)
+    within = (jnp.abs(ran - place.scale.centre) < far)[..., None] & jnp.isfinite(J)
     J = jnp.where(within, J, 0.0)  # the derivative of what is clipped
     J = (J * data.valid[..., None] * state.mask).reshape(*r.shape, -1)
     prior = state.alpha[place.number] * state.mask / place.scale.unit**2
@@ -351,7 +316,7 @@ def _determined(state: State, at: _Local) -> Float[jax.Array, " P"]:
 
 
 def _evidence_update(
-    place: _Place, state: State, r: Float[jax.Array, "RT ny"], gamma: Float[jax.Array, " P"]
+    place: _Place, state: State, r: Float[jax.Array, "LT ny"], gamma: Float[jax.Array, " P"]
 ) -> tuple[jax.Array, jax.Array]:
     """MacKay's fixed point for the precisions of the groups and the noise of each output."""
     total = partial(jax.ops.segment_sum, segment_ids=place.number, num_segments=place.groups)

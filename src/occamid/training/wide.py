@@ -19,6 +19,7 @@ from occamid.networks.flat import size
 
 Array = np.ndarray
 STEP = 5  # terms, lags, units and models come in multiples of this, or larger ones
+MANY = 30  # terms from which on a unit is dearer to run than a program is to compile
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,9 @@ def widen(network: Network, terms: Terms, step: int = STEP) -> Wide:
     wide = replace(terms, inputs=tuple((0, k) for k in range(inputs)), outputs=outputs)
     at = {term: inputs + k for k, term in enumerate(outputs)}
     columns = np.array([*range(len(terms.inputs)), *(at[t] for t in terms.outputs)], int)
-    large = replace(network, n_in=len(wide), hidden=tuple(map(_units, network.hidden)))
+    dear = step <= STEP and len(wide) > MANY
+    hidden = network.hidden if dear else tuple(map(_units, network.hidden))
+    large = replace(network, n_in=len(wide), hidden=hidden)
     return Wide(large, wide, columns, places_in(network, large, columns))
 
 

@@ -1,0 +1,110 @@
+"""Free runs through many records as a few long ones, and their derivative along every weight.
+
+Records of unequal length, padded to one, would be mostly padding.  Here they lie one after the
+other in lanes: where one begins, the past outputs are its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from occamid.data.windows import Terms, Windows, one_after_the_other
+from occamid.networks import Network
+from occamid.networks.flat import unflatten
+from occamid.networks.simulate import push, read
+
+Array = np.ndarray
+
+
+class Lanes(NamedTuple):
+    """Input terms and targets of all records; ``begins`` is the number of one in its first row.
+
+    It is -1 in every other row.  ``history`` are the outputs before each record.
+    """
+
+    inputs: Float[jax.Array, "L T nu"]
+    y: Float[jax.Array, "L T ny"]
+    valid: Float[jax.Array, "L T 1"]
+    begins: Int[jax.Array, "L T"]
+    history: Float[jax.Array, "R ly ny"]
+
+
+def in_lanes(data: Windows, terms: Terms, lanes: int = 1) -> Lanes:
+    """Windows without most of their padding, in so many lanes, or more where they need them."""
+    z, y, valid = (np.asarray(x) for x in data[:3])
+    lengths = valid.sum(axis=(1, 2)).astype(int)
+    places = one_after_the_other(lengths, y.shape[1])
+    shape = max([lanes, *(lane + 1 for lane, _ in places)]), y.shape[1]
+    inputs = np.zeros((*shape, len(terms.inputs)), z.dtype)
+    targets, used = (np.zeros((*shape, x.shape[-1]), x.dtype) for x in (y, valid))
+    begins = np.full(shape, -1)
+    begins[:, 0] = 0  # of an empty lane, too
+    for number, (length, (lane, first)) in enumerate(zip(lengths, places, strict=True)):
+        rows = slice(first, first + length)
+        inputs[lane, rows] = z[number, :length, : len(terms.inputs)]
+        targets[lane, rows], used[lane, rows] = y[number, :length], 1.0
+        if length:
+            begins[lane, first] = number
+    inputs, targets, used, begins = jax.device_put((inputs, targets, used, begins))
+    return Lanes(inputs, targets, used, begins, data.history)
+
+
+def runs(
+    network: Network, terms: Terms, w: Float[jax.Array, " P"], data: Lanes
+) -> tuple[Float[jax.Array, "L T ny"], Float[jax.Array, "L T outputs"]]:
+    """Outputs of a network without a state that is fed its own, and what it was fed."""
+    params = unflatten(network, w)
+    state = network.initial_state(params)
+    history = data.history.astype(data.y.dtype)
+
+    def step(register: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, tuple]:
+        u, number = now
+        register = jnp.where(number >= 0, history[number], register)
+        fed = read(register, terms)
+        y = network.step(params, state, jnp.concatenate([u, fed]))[1]
+        return push(register, y), (y, fed)
+
+    def one(inputs: jax.Array, begins: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found: tuple[jax.Array, jax.Array] = jax.lax.scan(step, history[0], (inputs, begins))[1]
+        return found
+
+    return jax.vmap(one)(data.inputs, data.begins)
+
+
+def sensitivities(
+    network: Network, terms: Terms, w: Float[jax.Array, " P"], data: Lanes
+) -> tuple[Float[jax.Array, "L T ny"], Float[jax.Array, "L T ny P"]]:
+    """The free runs and their derivative along every weight.
+
+    With ``z(t)`` the regressors of the run, ``dŷ(t)/dw = ∂f/∂w + Σ_j ∂f/∂y(t-j) · dŷ(t-j)/dw``:
+    the partial derivatives of all rows are taken at once, and only the sum over the past outputs
+    is a recursion.
+    """
+    y, fed = runs(network, terms, w, data)
+
+    def f(w: jax.Array, u: jax.Array, past: jax.Array) -> jax.Array:
+        return network.apply(unflatten(network, w), jnp.concatenate([u, past])[None])[0]
+
+    partial = jax.vmap(jax.vmap(jax.jacrev(f, argnums=(0, 2)), (None, 0, 0)), (None, 0, 0))
+    by_w, by_y = partial(w, data.inputs, fed)
+    if not len(terms.outputs):
+        return y, by_w
+    channels, lags = np.array(terms.outputs, dtype=int).reshape(-1, 2).T
+    length = data.history.shape[1]
+
+    def step(register: jax.Array, now: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        own, through, number = now
+        register = jnp.where(number >= 0, 0.0, register)  # what was measured has no derivative
+        S = own + jnp.einsum("oj,jp->op", through, register[length - lags, channels])
+        return push(register, S), S
+
+    def one(*now: jax.Array) -> jax.Array:
+        zeros = jnp.zeros((length, y.shape[2], w.size), y.dtype)
+        return jax.lax.scan(step, zeros, now)[1]
+
+    return y, jax.vmap(one)(by_w, by_y, data.begins)
