@@ -197,6 +197,15 @@ def test_a_curve_that_rises_or_cannot_be_drawn_says_nothing(
     assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
 
 
+def test_of_long_records_no_curve_is_drawn(
+    curve: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expecting, "LONG", 81)
+    assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) < 1.0
+    monkeypatch.setattr(expecting, "LONG", 80)
+    assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
+
+
 def test_a_curve_of_equal_rows_says_nothing(curve: Hearing) -> None:
     """Of long records a fold and its smaller one may train on as many rows."""
     ((model, fold),) = curve.models

@@ -28,6 +28,7 @@ from occamid.training.cores import side_by_side
 
 Array = np.ndarray
 CURVE = 2  # folds that are trained again on fewer rows
+LONG = 4_000  # rows in a fold, from which on no curve is drawn: the rest brings little more
 STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
 USUAL = 0.5  # at most, beyond: what errors of estimates fall with
 
@@ -69,8 +70,11 @@ def learning_gain(
 
     The error is taken as ``n^-β``.  β comes from models trained on yet fewer rows, judged on the
     same parts, in up to :data:`CURVE` folds; it is held between 0 and :data:`STEEPEST`, and to
-    :data:`USUAL` beyond a step as large as the one that was tried.
+    :data:`USUAL` beyond a step as large as the one that was tried.  Of long records it is one.
     """
+    streams = family.search is not None
+    if min(fold.lesson.rows(streams) for _, fold in hearing.models) >= LONG:
+        return 1.0
     step = max(1, -(-len(hearing.models) // CURVE))
     used = [
         (model, fold) for model, fold in hearing.models[::step] if fold.fewer.rows() >= FEWEST_LEFT
@@ -100,7 +104,6 @@ def learning_gain(
             both = np.stack([miss[len(miss) - common :] for miss in (few, many)])
             both = both / model.first.scaling.y_std
             squares += np.sum(both**2, axis=(1, 2))
-        streams = family.search is not None
         shares.append((fold.fewer.rows(streams), fold.lesson.rows(streams)))
     if not shares or not squares.all():
         return 1.0
@@ -127,37 +130,34 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
 
     ``gain`` is what more data brings; it makes no band narrower than the posterior says.
     """
-    scores: list[list[Array]] = [[] for _ in HORIZONS]
-    for other, fold in hearing.models:
-        for part in fold.parts:
-            used = as_used(other, part)
-            if used.known == len(used.record):
-                continue
-            for kept, run in zip(scores, _by_horizon(other, used), strict=True):
-                kept.append(_scores(run, used))
-        for part in fold.long:
-            used = as_used(other, part)
-            scores[-1].append(_scores(_free_run(other, used), used))
+    parts = [
+        (other, as_used(other, part), whole)
+        for other, fold in hearing.models
+        for whole, own in ((True, fold.parts), (False, fold.long))
+        for part in own
+    ]
+    judged = [(m, used, whole) for m, used, whole in parts if used.known < len(used.record)]
+    with warnings.catch_warnings():  # that a fold's model diverges is counted, not told
+        warnings.simplefilter("ignore", DivergedWarning)
+        each = side_by_side([partial(_scores, *unit) for unit in judged])
+    scores = [[found[k] for found in each if k in found] for k in range(len(HORIZONS))]
     found = np.stack([held_back_inflation(s) for s in scores])
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
 
 
-def _scores(run: Run, part: Part) -> Array:
-    """Errors after the known outputs, in standard deviations of the band."""
-    rest = run.after(part.known)
-    found: Array = (part.record.y[part.known :] - rest.mean) / rest.spread
+def _scores(model: Ensemble, part: Part, every: bool) -> dict[int, Array]:
+    """Errors after the known outputs in standard deviations of the band, by number of the horizon.
+
+    Of every horizon or of the free run alone.
+    """
+    runs = {len(HORIZONS) - 1: model.simulate(part.record, part.known)}
+    if every:
+        runs |= {k: model.predict(part.record, h) for k, h in enumerate(HORIZONS[:-1])}
+    return {
+        k: _score(run.after(part.known), part.record.y[part.known :]) for k, run in runs.items()
+    }
+
+
+def _score(run: Run, y: Array) -> Array:
+    found: Array = (y - run.mean) / run.spread
     return found
-
-
-def _by_horizon(model: Ensemble, part: Part) -> list[Run]:
-    """Predictions and the free run; that a fold's model diverges is counted, not told."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergedWarning)
-        ahead = [model.predict(part.record, h) for h in HORIZONS[:-1]]
-    return [*ahead, _free_run(model, part)]
-
-
-def _free_run(model: Ensemble, part: Part) -> Run:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergedWarning)
-        return model.simulate(part.record, part.known)

@@ -5,9 +5,9 @@ smallest BIC (:mod:`~occamid.training.criterion`) with ``k = n (nu + ny) + nu ny
 parameters of order n.  For networks with units that says little, and neither does the
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, the smallest order about as good as the best is taken, and its best restarts are finished.
-Short pieces of a long record do not show what drifts: there the best restart of several orders runs
-some iterations on all rows, and the best of those and one with fewer states are finished; whoever
-uses them knows best which starts well from a few known outputs.
+Short pieces of a long record do not show what drifts: there the best restarts of several orders run
+some iterations on all rows, and those of the best order and of one with fewer states are finished;
+whoever uses them knows best which starts well from a few known outputs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Search:
         orders: numbers of states that are tried.
         units: number of units; 0 is a linear model.
         restarts: starts of the units for every order.
-        members: how many fits are finished, of records that are not long.
+        members: how many fits are finished; of long records half of them for each of two orders.
         screening: iterations of every restart on part of the rows.
         iterations: of those that are finished, on all rows.
         rows: the most that restarts are screened on.
@@ -116,7 +116,8 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
             if seen <= plan.rows:
                 stages = [moved([by_score(data, found, plan.members)], whole, plan)]
             else:
-                stages = tasted(moved(finalists(data, found), whole, plan), whole, plan, report)
+                best = finalists(data, found, max(1, plan.members // 2))
+                stages = tasted(moved(best, whole, plan), whole, plan, report)
         settings = levenberg.Settings(plan.iterations, bend=2.0 if plan.bent else 0.0)
 
         def end(stage: Stage) -> list[Fitted]:
@@ -207,12 +208,13 @@ def by_score(data: Data, stages: Sequence[Stage], members: int) -> Stage:
     return picked(stage, fits - (fits[0] - first))
 
 
-def finalists(data: Data, stages: Sequence[Stage]) -> list[Stage]:
-    """The best restart, on the scored rows, of each of the best orders."""
+def finalists(data: Data, stages: Sequence[Stage], restarts: int) -> list[Stage]:
+    """The best restarts, on the scored rows, of each of the best orders."""
     orders, scores = all_scores(data, stages)
     ranked = np.argsort(scores, kind="stable")[: int(np.isfinite(scores).sum())]
-    first = ranked[np.sort(np.unique(orders[ranked], return_index=True)[1])]  # of each order
-    taken = np.isin(np.arange(len(orders)), first[:FINALISTS])
+    first = np.sort(np.unique(orders[ranked], return_index=True)[1])  # of each order
+    best = [ranked[orders[ranked] == n][:restarts] for n in orders[ranked][first][:FINALISTS]]
+    taken = np.isin(np.arange(len(orders)), np.concatenate(best))
     each = np.split(taken, np.cumsum([len(stage.orders) for stage in stages])[:-1])
     return [
         picked(stage, np.flatnonzero(own))
@@ -222,14 +224,14 @@ def finalists(data: Data, stages: Sequence[Stage]) -> list[Stage]:
 
 
 def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> list[Stage]:
-    """The best fit after some iterations on all rows, and the best with fewer states.
+    """The fits of the order that is best after some iterations on all rows, and of a smaller one.
 
     Each goes on with its own states only.
     """
     stage = run(stage, levenberg.Settings(TASTE, bend=0.0), "all rows", report)
-    ranked = np.argsort(error(stage), kind="stable")
-    fewer = [k for k in ranked if stage.orders[k] < stage.orders[ranked[0]]]
-    return [moved([picked(stage, np.array([k]))], data, plan) for k in (ranked[0], *fewer[:1])]
+    ranked = stage.orders[np.argsort(error(stage), kind="stable")]
+    each = [ranked[0], *ranked[ranked < ranked[0]][:1]]
+    return [moved([picked(stage, np.flatnonzero(stage.orders == n))], data, plan) for n in each]
 
 
 def all_scores(data: Data, stages: Sequence[Stage]) -> tuple[Int[Array, " M"], Float[Array, " M"]]:
