@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
-from occamid.assessment.run import Run
 from occamid.bands.calibration import HORIZONS, held_back_inflation
 from occamid.bands.ensemble import Ensemble
 from occamid.bands.units import DivergedWarning
@@ -29,6 +30,8 @@ from occamid.training.cores import side_by_side
 Array = np.ndarray
 CURVE = 2  # folds that are trained again on fewer rows
 LONG = 4_000  # rows in a fold, from which on no curve is drawn: the rest brings little more
+RULERS = 2  # held-back parts on which the bands of the folds' models and of the last are compared
+APART = 10.0  # times at most that one is wider than the other
 STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
 USUAL = 0.5  # at most, beyond: what errors of estimates fall with
 
@@ -125,39 +128,73 @@ def cautious(gain: float, hearing: Hearing, rows: int, streams: bool) -> float:
     return max(gain, min(1.0, float(learned / rows) ** USUAL))
 
 
+class _Heard(NamedTuple):
+    """Errors of a run in standard deviations of its band, and how wide the band was."""
+
+    scores: Float[Array, "T ny"]
+    width: Float[Array, " ny"]  # root mean square over the rows
+
+
 def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     """The model with bands as wide as errors on held-back data ask for, by horizon.
 
-    ``gain`` is what more data brings; it makes no band narrower than the posterior says.
+    The errors are those of the folds' models, whose posteriors may be wider or narrower than that
+    of the model of all data: bands are compared on some of the parts, so that the scale is that of
+    the errors and not of a posterior.  ``gain`` is what more data brings; it makes no band narrower
+    than the posterior says.
     """
     parts = [
-        (other, as_used(other, part), whole)
+        (other, part, whole)
         for other, fold in hearing.models
         for whole, own in ((True, fold.parts), (False, fold.long))
         for part in own
+        if _tells(other, part)
     ]
-    judged = [(m, used, whole) for m, used, whole in parts if used.known < len(used.record)]
+    shown = [k for k, (_, part, whole) in enumerate(parts) if whole and _tells(model, part)]
+    shown = shown[:: max(1, -(-len(shown) // RULERS))]
+    again = [(model, parts[k][1], True) for k in shown]
     with warnings.catch_warnings():  # that a fold's model diverges is counted, not told
         warnings.simplefilter("ignore", DivergedWarning)
-        each = side_by_side([partial(_scores, *unit) for unit in judged])
-    scores = [[found[k] for found in each if k in found] for k in range(len(HORIZONS))]
-    found = np.stack([held_back_inflation(s) for s in scores])
-    return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
+        heard = side_by_side([partial(_heard, *unit) for unit in (*parts, *again)])
+    found = []
+    for k in range(len(HORIZONS)):
+        scale = held_back_inflation([run[k].scores for run in heard[: len(parts)] if k in run])
+        theirs, ours = (
+            np.array([run[k].width for run in runs])
+            for runs in ([heard[n] for n in shown], heard[len(parts) :])
+        )
+        found.append(scale * _ratio(theirs, ours) if shown else scale)
+    all_found = np.stack(found)
+    return replace(model, inflation=np.maximum(gain * all_found, np.minimum(all_found, 1.0)))
 
 
-def _scores(model: Ensemble, part: Part, every: bool) -> dict[int, Array]:
-    """Errors after the known outputs in standard deviations of the band, by number of the horizon.
+def _tells(model: Ensemble, part: Part) -> bool:
+    used = as_used(model, part)
+    return used.known < len(used.record)
+
+
+def _heard(model: Ensemble, part: Part, every: bool) -> dict[int, _Heard]:
+    """What a run through a held-back part says, by number of the horizon.
 
     Of every horizon or of the free run alone.
     """
-    runs = {len(HORIZONS) - 1: model.simulate(part.record, part.known)}
+    record, known = as_used(model, part)
+    runs = {len(HORIZONS) - 1: model.simulate(record, known)}
     if every:
-        runs |= {k: model.predict(part.record, h) for k, h in enumerate(HORIZONS[:-1])}
+        runs |= {k: model.predict(record, h) for k, h in enumerate(HORIZONS[:-1])}
+    rest = {k: run.after(known) for k, run in runs.items()}
     return {
-        k: _score(run.after(part.known), part.record.y[part.known :]) for k, run in runs.items()
+        k: _Heard((record.y[known:] - run.mean) / run.spread, _root_mean(run.spread))
+        for k, run in rest.items()
     }
 
 
-def _score(run: Run, y: Array) -> Array:
-    found: Array = (y - run.mean) / run.spread
-    return found
+def _root_mean(values: Float[Array, "n ny"]) -> Float[Array, " ny"]:
+    return np.sqrt(np.mean(np.asarray(values) ** 2, axis=0))
+
+
+def _ratio(theirs: Float[Array, "n ny"], ours: Float[Array, "n ny"]) -> Float[Array, " ny"]:
+    """By what factor the bands of the folds' models are wider; within bounds, whatever they say."""
+    with np.errstate(all="ignore"):
+        found = np.nan_to_num(_root_mean(theirs) / _root_mean(ours), nan=1.0)
+    return np.clip(found, 1 / APART, APART)
