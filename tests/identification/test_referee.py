@@ -24,18 +24,9 @@ from occamid.identification.expected import (
 from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
 from occamid.identification.folds import Fold, Part, whole
+from occamid.identification.hearing import Hearing, as_used, difference
 from occamid.identification.progress import Clock
-from occamid.identification.referee import (
-    HOPELESS,
-    Hearing,
-    Judgement,
-    Trial,
-    as_used,
-    choose,
-    difference,
-    judge,
-)
-from occamid.training.cores import VARIABLE
+from occamid.identification.referee import HOPELESS, PLENTY, Judgement, Trial, choose, judge
 from occamid.training.settings import Settings
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 
@@ -422,21 +413,24 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("cores", [1, PLENTY])
 @pytest.mark.parametrize(("folds", "behind"), list(zip((1, 2), HOPELESS, strict=True)))
 def test_a_family_far_behind_is_tried_no_further(
-    folds: int, behind: float, monkeypatch: pytest.MonkeyPatch
+    folds: int, behind: float, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = referee.miss_of
+    """With many cores all folds are heard at once, and what counts is the same."""
 
-    def worse(model: Ensemble, part: Part) -> Array:
-        miss = honest(model, part)
-        seen.append(1)
-        return 1.1 * behind * miss if len(seen) % 2 else miss  # the second family goes first
+    def worse(self: referee._Court, fold: Fold, where: str, names: Sequence[str]) -> object:
+        found = answers(self, fold, where, names)
+        if "second" in found:
+            misses = [1.1 * behind * miss for miss in found["second"].misses]
+            found["second"] = found["second"]._replace(misses=misses)
+        return found
 
-    seen: list[int] = []
-    monkeypatch.setenv(VARIABLE, "1")  # one after the other
-    monkeypatch.setattr(referee, "miss_of", worse)
+    answers = referee._Court.answers
+    monkeypatch.setattr(referee._Court, "answers", worse)
     monkeypatch.setattr(referee, "MANY", 10 if folds == 1 else 10_000)
+    monkeypatch.setattr(referee, "cores", lambda: cores)
     found = judged(process(100))
     arx, second = found.trials
     assert second.failed.startswith(f"left out after {folds} fold")

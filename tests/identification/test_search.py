@@ -13,8 +13,9 @@ import occamid
 from occamid import DataError, FileError, Options, SettingsError, search
 from occamid.identification.families import families
 from occamid.identification.folds import folds
+from occamid.identification.hearing import Hearing
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import Hearing, hear
+from occamid.identification.referee import hear
 from occamid.identification.search import study as studies
 from occamid.identification.search import trials as t
 from occamid.identification.search.space import Space, propose

@@ -20,7 +20,7 @@ from occamid.identification import stack as stacks
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import CLASSICAL, Family
 from occamid.identification.folds import Fold, Part, whole
-from occamid.identification.referee import Hearing
+from occamid.identification.hearing import Hearing
 from occamid.identification.stack import BEHIND, LEAST, PULL, shares_of, stacked
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 

@@ -14,8 +14,8 @@ from occamid import DataError, Options, Record
 from occamid.bands.ensemble import combine
 from occamid.identification.families import Family
 from occamid.identification.folds import Fold
+from occamid.identification.hearing import Hearing
 from occamid.identification.identify import Fit
-from occamid.identification.referee import Hearing
 from occamid.identification.search import search as searches
 from tests.support.linear_model import linear_model, linear_posterior
 

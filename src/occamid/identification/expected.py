@@ -22,9 +22,9 @@ from occamid.errors import DataError
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family, families
 from occamid.identification.folds import FEWEST_LEFT, Part
+from occamid.identification.hearing import Hearing, as_used, difference, miss_of, squares_of
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
-from occamid.identification.referee import Hearing, as_used, difference, miss_of, squares_of
 from occamid.training.cores import side_by_side
 
 Array = np.ndarray

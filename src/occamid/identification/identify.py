@@ -33,9 +33,10 @@ from occamid.identification.expected import (
 from occamid.identification.families import Family, families
 from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
+from occamid.identification.hearing import Hearing
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import Hearing, Judgement, Trial, judge
+from occamid.identification.referee import Judgement, Trial, judge
 from occamid.identification.stack import Stack, stacked
 from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer

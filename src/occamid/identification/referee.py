@@ -7,10 +7,9 @@ a simpler kind is preferred where it is no worse than one of those, nor by more 
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -23,19 +22,25 @@ from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, free_run_errors
 from occamid.identification.families import Family, families
-from occamid.identification.folds import Fold, Part, folds, whole
+from occamid.identification.folds import Fold, folds, whole
+from occamid.identification.hearing import (
+    Hearing,
+    difference,
+    mean_square,
+    miss_of,
+    pieces_of,
+    rmse_of,
+)
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
 from occamid.identification.thinning import between, lighter, thin
-from occamid.training.cores import side_by_side
+from occamid.training.cores import cores, side_by_side
 
 Array = np.ndarray
-PIECES = 6  # in which the errors of a held-back part are averaged
-SHORTEST_PIECE = 20  # rows
 PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
 HOPELESS = (4.0, 2.0)  # times the best error after one fold, and later: tried no further
+PLENTY = 8  # cores, from which on all folds are heard at once, of what would be given up, too
 MANY = 1000  # held-back rows without which one fold is not enough to say so
-WORST_ERROR = 100.0  # standard deviations: an error beyond counts as this, so that means exist
 
 
 class Trial(NamedTuple):
@@ -48,20 +53,6 @@ class Trial(NamedTuple):
     error: float  # standard error of the difference to the best family's score
     seconds: float
     failed: str = ""  # why, in folds where it could not be tried
-
-
-@dataclass
-class Hearing:
-    """What a family said in the folds: its models, its errors in all parts of each.
-
-    The errors are those over rows that every family is judged on.
-    """
-
-    models: list[tuple[Ensemble, Fold]] = field(default_factory=list)
-    misses: list[list[Float[Array, "T ny"]]] = field(default_factory=list)
-    seconds: float = 0.0
-    failed: str = ""
-    hopeless: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +90,19 @@ def judge(
     hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
     court = _Court(options, clock, checkpoints, given)
+    at_once = court.hear(held, range(len(held)), tried) if cores() >= PLENTY else None
     for first, stop in ((0, 1), (1, 2), (2, len(held))):
         left = {name: h for name, h in hearings.items() if not h.hopeless}
-        court.hear(held, range(first, min(stop, len(held))), left, tried)
+        turns = range(first, min(stop, len(held)))
+        answers = at_once or court.hear(held, turns, [f for f in tried if f.name in left])
+        for k in turns:
+            own = {name: answer for name, answer in answers[k].items() if name in left}
+            _write_down(held[k], _where(k, held), own, left)
         enough = first > 0 or _held_back(held[:1]) >= MANY
         if enough and stop < len(held):
             _give_up(left, spread, HOPELESS[min(first, 1)])
             lost = sum(h.hopeless for h in left.values())
-            clock.fewer(lost * (len(held) - stop))
+            clock.fewer(0 if at_once else lost * (len(held) - stop))
     if not _most(hearings):
         why = next((h.failed for h in hearings.values() if h.failed), "the records are too short")
         return _by_criterion(records, tried, options, why, clock, checkpoints)
@@ -165,26 +161,19 @@ class _Court:
     given: int | None
 
     def hear(
-        self,
-        held: Sequence[Fold],
-        turns: Sequence[int],
-        hearings: dict[str, Hearing],
-        tried: Sequence[Family],
-    ) -> None:
+        self, held: Sequence[Fold], turns: Sequence[int], tried: Sequence[Family]
+    ) -> dict[int, dict[str, _Answer]]:
         """Families in some of the folds, side by side; those that share a training, together."""
         groups: dict[object, list[str]] = {}
         for family in tried:
-            if family.name in hearings:
-                groups.setdefault(family.settings or family.name, []).append(family.name)
-        where = {k: f"fold {k + 1} of {len(held)}" for k in turns}
+            groups.setdefault(family.settings or family.name, []).append(family.name)
         # The most flexible take longest: begun first, none is left to run alone.
         units = [(k, names) for names in reversed(groups.values()) for k in turns]
-        jobs = [partial(self.answers, held[k], where[k], names) for k, names in units]
+        jobs = [partial(self.answers, held[k], _where(k, held), names) for k, names in units]
         answers: dict[int, dict[str, _Answer]] = {k: {} for k in turns}
         for (k, _), found in zip(units, side_by_side(jobs), strict=True):
             answers[k] |= found
-        for k in turns:
-            _write_down(held[k], where[k], answers[k], hearings)
+        return answers
 
     def answers(self, fold: Fold, where: str, names: Sequence[str]) -> dict[str, _Answer]:
         """Some families in one fold; lags, scaling and orders are learned inside it."""
@@ -211,6 +200,10 @@ class _Court:
                 found[name] = _Answer(None, [], time.perf_counter() - began, why)
             bar.close()
         return found
+
+
+def _where(turn: int, held: Sequence[Fold]) -> str:
+    return f"fold {turn + 1} of {len(held)}"
 
 
 def hear(
@@ -261,57 +254,9 @@ def _write_down(
         )
 
 
-def as_used(model: Ensemble, part: Part) -> Part:
-    """A held-back part as a user's run begins: after the first outputs that the model asks for.
-
-    More of them would tell a hidden state better than it will be known.  All rows are known
-    where fewer than two would be left: such a part says nothing about the model.
-    """
-    more = max(0, part.known - model.window)
-    record = part.record[more:] if more else part.record
-    return Part(record, model.window if model.window + 2 <= len(record) else len(record))
-
-
-def miss_of(model: Ensemble, part: Part) -> Float[Array, "T ny"]:
-    """Errors of the free run through a held-back part after what it may know, perhaps none."""
-    record, known = as_used(model, part)
-    if known == len(record):
-        return np.zeros((0, record.y.shape[1]))
-    with np.errstate(all="ignore"):
-        miss = (model.free_run(record.u, record.y[:known]) - record.y)[known:]
-    worst = WORST_ERROR * model.first.scaling.y_std
-    return np.clip(np.nan_to_num(miss, nan=np.inf), -worst, worst)
-
-
 def _pieces(heard: dict[str, Hearing], spread: Float[Array, " ny"]) -> dict[str, Array]:
     """:func:`pieces_of` of every family."""
     return {name: pieces_of(h, spread) for name, h in heard.items()}
-
-
-def pieces_of(hearing: Hearing, spread: Float[Array, " ny"]) -> Float[Array, "2 pieces"]:
-    """Mean square of every piece over all outputs in squared standard deviations, and its rows."""
-    squares, rows = squares_of(hearing)
-    return np.stack([np.mean(squares / spread**2, axis=1), rows])
-
-
-def squares_of(
-    hearing: Hearing,
-) -> tuple[Float[Array, "pieces ny"], Float[Array, " pieces"]]:
-    """Mean square of every piece, per output, and its rows."""
-    pieces = [
-        piece
-        for part in itertools.chain.from_iterable(hearing.misses)
-        for piece in np.array_split(part, max(1, min(PIECES, len(part) // SHORTEST_PIECE)))
-    ]
-    squares = np.stack([np.mean(piece**2, axis=0) for piece in pieces])
-    return squares, np.array([len(piece) for piece in pieces], dtype=float)
-
-
-def rmse_of(hearing: Hearing) -> Float[Array, " ny"]:
-    """The error over all pieces, per output, in the user's units."""
-    squares, rows = squares_of(hearing)
-    found: Array = np.sqrt(rows @ squares / rows.sum())
-    return found
 
 
 def _trials(
@@ -339,33 +284,6 @@ def _trials(
             Trial(family.name, family.about, rmse, score, error, hearing.seconds, hearing.failed)
         )
     return tuple(found)
-
-
-def mean_square(piece: Float[Array, "2 pieces"]) -> float:
-    """Over all pieces of one family."""
-    squares, rows = piece
-    return float(rows @ squares / rows.sum())
-
-
-def difference(
-    one: Float[Array, "2 pieces"], other: Float[Array, "2 pieces"]
-) -> tuple[float, float]:
-    """Mean difference of two families' squared errors and its standard error.
-
-    Pieces are paired; neighbours may be correlated, which widens the error by
-    ``sqrt((1 + ρ)/(1 − ρ))`` for the correlation ρ of one with the next.
-    """
-    apart, rows = one[0] - other[0], one[1]
-    mean = float(rows @ apart / rows.sum())
-    n = len(apart)
-    if n < 2:
-        return mean, abs(mean)
-    centred = apart - mean
-    variance = float(rows @ centred**2 / rows.sum())
-    if variance <= 0:
-        return mean, 0.0
-    rho = float(np.clip(np.mean(centred[1:] * centred[:-1]) / variance, 0.0, 0.8))
-    return mean, float(np.sqrt(variance / (n - 1) * (1 + rho) / (1 - rho)))
 
 
 def choose(

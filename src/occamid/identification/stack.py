@@ -18,7 +18,8 @@ from jaxtyping import Float
 from scipy.optimize import nnls
 
 from occamid.bands.ensemble import Beside, Ensemble
-from occamid.identification.referee import PRICE, Hearing, mean_square, pieces_of
+from occamid.identification.hearing import Hearing, mean_square, pieces_of
+from occamid.identification.referee import PRICE
 
 Array = np.ndarray
 FEWEST_FOLDS = 3

@@ -23,10 +23,11 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.files.plain import plain
 from occamid.identification.families import families
 from occamid.identification.folds import Fold, folds
+from occamid.identification.hearing import Hearing, mean_square, pieces_of, rmse_of
 from occamid.identification.identify import Fit, identify
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock, Stage
-from occamid.identification.referee import Hearing, hear, mean_square, pieces_of, rmse_of
+from occamid.identification.referee import hear
 from occamid.identification.search import study as studies
 from occamid.identification.search.space import Space, propose
 from occamid.identification.search.trials import (

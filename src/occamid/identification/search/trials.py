@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamid.errors import DataError, SettingsError
-from occamid.identification.referee import PRICE, difference
+from occamid.identification.hearing import difference
+from occamid.identification.referee import PRICE
 
 Pick = int | str
 SIMPLEST, BEST = "simplest", "best"
