@@ -29,9 +29,9 @@ from occamid.training.cores import side_by_side
 
 Array = np.ndarray
 CURVE = 2  # folds that are trained again on fewer rows
-LONG = 4_000  # rows in a fold, from which on no curve is drawn: the rest brings little more
+LONG = 4_000  # rows in a fold, from which on no curve is drawn where all rows are few more:
+FEW_MORE = 1.5  # times as many at most
 RULERS = 2  # held-back parts on which the bands of the folds' models and of the last are compared
-APART = 10.0  # times at most that one is wider than the other
 STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
 USUAL = 0.5  # at most, beyond: what errors of estimates fall with
 
@@ -73,10 +73,12 @@ def learning_gain(
 
     The error is taken as ``n^-β``.  β comes from models trained on yet fewer rows, judged on the
     same parts, in up to :data:`CURVE` folds; it is held between 0 and :data:`STEEPEST`, and to
-    :data:`USUAL` beyond a step as large as the one that was tried.  Of long records it is one.
+    :data:`USUAL` beyond a step as large as the one that was tried.  Where a fold has many rows and
+    few are left to be added, it is one.
     """
     streams = family.search is not None
-    if min(fold.lesson.rows(streams) for _, fold in hearing.models) >= LONG:
+    learned = min(fold.lesson.rows(streams) for _, fold in hearing.models)
+    if learned >= LONG and rows <= FEW_MORE * learned:
         return 1.0
     step = max(1, -(-len(hearing.models) // CURVE))
     used = [
@@ -132,16 +134,15 @@ class _Heard(NamedTuple):
     """Errors of a run in standard deviations of its band, and how wide the band was."""
 
     scores: Float[Array, "T ny"]
-    width: Float[Array, " ny"]  # root mean square over the rows
+    width: Float[Array, " ny"]  # geometric mean over the rows: some may be very wide
 
 
 def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     """The model with bands as wide as errors on held-back data ask for, by horizon.
 
-    The errors are those of the folds' models, whose posteriors may be wider or narrower than that
-    of the model of all data: bands are compared on some of the parts, so that the scale is that of
-    the errors and not of a posterior.  ``gain`` is what more data brings; it makes no band narrower
-    than the posterior says.
+    ``gain`` is what more data brings; it makes no band narrower than the posterior says.  Where the
+    bands of the folds' models were too wide, this one may be narrowed only until it is as wide as
+    theirs should have been: its posterior may well be narrower than theirs.
     """
     parts = [
         (other, part, whole)
@@ -150,22 +151,26 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
         for part in own
         if _tells(other, part)
     ]
+    heard = _side_by_side(parts)
+    found = np.stack(
+        [
+            held_back_inflation([run[k].scores for run in heard if k in run])
+            for k in range(len(HORIZONS))
+        ]
+    )
     shown = [k for k, (_, part, whole) in enumerate(parts) if whole and _tells(model, part)]
     shown = shown[:: max(1, -(-len(shown) // RULERS))]
-    again = [(model, parts[k][1], True) for k in shown]
+    if shown and np.any(found < 1.0):
+        again = _side_by_side([(model, parts[k][1], True) for k in shown])
+        wider = _wider([heard[k] for k in shown], again)
+        found = np.maximum(found, np.minimum(found * wider, 1.0))
+    return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
+
+
+def _side_by_side(parts: Sequence[tuple[Ensemble, Part, bool]]) -> list[dict[int, _Heard]]:
     with warnings.catch_warnings():  # that a fold's model diverges is counted, not told
         warnings.simplefilter("ignore", DivergedWarning)
-        heard = side_by_side([partial(_heard, *unit) for unit in (*parts, *again)])
-    found = []
-    for k in range(len(HORIZONS)):
-        scale = held_back_inflation([run[k].scores for run in heard[: len(parts)] if k in run])
-        theirs, ours = (
-            np.array([run[k].width for run in runs])
-            for runs in ([heard[n] for n in shown], heard[len(parts) :])
-        )
-        found.append(scale * _ratio(theirs, ours) if shown else scale)
-    all_found = np.stack(found)
-    return replace(model, inflation=np.maximum(gain * all_found, np.minimum(all_found, 1.0)))
+        return side_by_side([partial(_heard, *unit) for unit in parts])
 
 
 def _tells(model: Ensemble, part: Part) -> bool:
@@ -184,17 +189,24 @@ def _heard(model: Ensemble, part: Part, every: bool) -> dict[int, _Heard]:
         runs |= {k: model.predict(record, h) for k, h in enumerate(HORIZONS[:-1])}
     rest = {k: run.after(known) for k, run in runs.items()}
     return {
-        k: _Heard((record.y[known:] - run.mean) / run.spread, _root_mean(run.spread))
+        k: _Heard((record.y[known:] - run.mean) / run.spread, _middle(run.spread))
         for k, run in rest.items()
     }
 
 
-def _root_mean(values: Float[Array, "n ny"]) -> Float[Array, " ny"]:
-    return np.sqrt(np.mean(np.asarray(values) ** 2, axis=0))
-
-
-def _ratio(theirs: Float[Array, "n ny"], ours: Float[Array, "n ny"]) -> Float[Array, " ny"]:
-    """By what factor the bands of the folds' models are wider; within bounds, whatever they say."""
+def _middle(values: Float[Array, "n ny"]) -> Float[Array, " ny"]:
     with np.errstate(all="ignore"):
-        found = np.nan_to_num(_root_mean(theirs) / _root_mean(ours), nan=1.0)
-    return np.clip(found, 1 / APART, APART)
+        return np.exp(np.mean(np.log(values), axis=0))
+
+
+def _wider(
+    theirs: Sequence[dict[int, _Heard]], ours: Sequence[dict[int, _Heard]]
+) -> Float[Array, "H ny"]:
+    """By what factor the bands of the folds' models are wider, by horizon."""
+    with np.errstate(all="ignore"):
+        found = [
+            _middle(np.array([run[k].width for run in theirs]))
+            / _middle(np.array([run[k].width for run in ours]))
+            for k in range(len(HORIZONS))
+        ]
+    return np.nan_to_num(np.stack(found), nan=1.0)

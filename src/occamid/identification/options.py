@@ -38,12 +38,12 @@ class Budget:
     compared: bool = False
 
     def for_folds(self) -> Budget:
-        """Half of it: many models are tried there, and only compared."""
+        """Half of it, and a third of the refinement: many models are tried, and only compared."""
         return replace(
             self,
             restarts=max(2, self.restarts // 2),
             members=max(3, self.members // 2),
-            iterations=max(1, self.iterations // 2),
+            iterations=max(1, self.iterations // 3),
             compared=True,
         )
 
@@ -53,14 +53,14 @@ BUDGETS: dict[str, Budget] = {
         folds=3,
         restarts=8,
         members=5,
-        iterations=24,
+        iterations=30,
         pace=0.5,
         rows=2_000,
         hidden=1_500,
         stream=2_000,
         search=Search((1, 2, 3, 4, 6), 6, 2, 3, screening=20, iterations=40, rows=2_000),
     ),
-    "standard": Budget(folds=5, restarts=20, members=10, iterations=40, rows=6_000),
+    "standard": Budget(folds=5, restarts=20, members=10, iterations=60, rows=6_000),
     "thorough": Budget(
         folds=8,
         restarts=60,
