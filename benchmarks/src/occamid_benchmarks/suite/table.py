@@ -37,14 +37,20 @@ EXPLAINED = (
 
 def document(results: Sequence[Json], outside: Sequence[Json] = ()) -> str:
     """The whole document; ``outside`` are results of peers in their own environment."""
-    parts = ["# The suite", EXPLAINED]
+    parts = ["# The suite", *sections(results, outside), *peers.section(outside)]
+    return "\n\n".join(parts) + "\n"
+
+
+def sections(results: Sequence[Json], outside: Sequence[Json] = ()) -> list[str]:
+    """What the figures are, and a table for each effort; nothing without results."""
+    parts = [EXPLAINED] if results else []
     for effort in get_args(Effort):
         own = [r for r in results if r["effort"] == effort]
         if own:
             made = {f"version {r['version']} on {r['machine']}" for r in own}
             shown = markdown(HEAD, rows(own, outside))
-            parts += [f"## Effort {effort}", shown, "; ".join(sorted(made))]
-    return "\n\n".join([*parts, *peers.section(outside)]) + "\n"
+            parts += [f"### Effort {effort}", shown, "; ".join(sorted(made))]
+    return parts
 
 
 def rows(results: Sequence[Json], outside: Sequence[Json] = ()) -> list[tuple[str, ...]]:

@@ -12,7 +12,8 @@ from typing import Any
 from occamid.errors import FileError
 from occamid_benchmarks import registry
 from occamid_benchmarks.experiments import WARNING, experiments
-from occamid_benchmarks.suite import others
+from occamid_benchmarks.suite import measure, others
+from occamid_benchmarks.suite import table as suite_table
 from occamid_benchmarks.tables import peers
 from occamid_benchmarks.tables.markdown import markdown
 from occamid_benchmarks.tables.structure import described
@@ -92,11 +93,19 @@ def document(folder: Path) -> str:
         "errors are counted after that window. Cascaded Tanks and Coupled Drives use the official "
         "splits and windows, the others the paper's split and the largest lag.",
         honest(found),
+        *_suite(folder),
         *peers.section(others.read(folder / "peers")),
         "## Time",
         times(found["paper"]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _suite(folder: Path) -> list[str]:
+    """The automatic mode on all records, if any of them was run."""
+    results = measure.results_of(folder / "suite", "suite")
+    found = suite_table.sections(results, others.read(folder / "peers"))
+    return ["## The suite", *found] if found else []
 
 
 def figure_links(folder: Path, name: str) -> str:
