@@ -17,7 +17,7 @@ from occamid_benchmarks.baselines import measure
 from occamid_benchmarks.experiments import WARNING, experiments
 from occamid_benchmarks.tables.document import document, quoted
 from occamid_benchmarks.tables.structure import described, lags
-from tests.support import bench_cases
+from tests.support import bench_cases, suite_cases
 from tests.support.bench_cases import Numbers, finished_folder, finished_run, write_json
 
 
@@ -408,3 +408,13 @@ def test_records_on_this_machine(
     assert "0.08 s" in shown.output
     code, out, _ = said(capsys, "data", "fetch", "hairdryer")
     assert (code, out) == (0, f"hairdryer: {own / 'hairdryer.mat'}\n")
+
+
+def test_the_suite_is_in_the_document_where_it_was_run(tmp_path: Path) -> None:
+    finished_folder(tmp_path)
+    assert "## The suite" not in document(tmp_path)
+    tested = [suite_cases.judged("ph test", 0.5, {"arx": 0.75})]
+    write_json(tmp_path / "suite" / "ph-quick-0.json", suite_cases.result("ph", 0, tested))
+    text = document(tmp_path)
+    assert text.index("## The suite") < text.index("### Effort quick") < text.index("## Time")
+    assert "| ph test | 1 | 0.5 mV | arx | 0.75 | 0.67 | 48.0% | 79.0% | 93.0% |" in text

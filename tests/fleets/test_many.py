@@ -59,7 +59,8 @@ def test_ten_disturbed_fleets_equal_the_undisturbed_one(tmp_path: Path) -> None:
         shares = np.sort(rng.uniform(0.02, 0.9, 2))
         client = start(tmp_path, out.name)
         soon(partial(enough, out, shares[0] * COUNT))
-        os.kill(workers_of(out)[0], signal.SIGKILL)
+        for worker in workers_of(out)[:1]:
+            os.kill(worker, signal.SIGKILL)
         soon(partial(enough, out, shares[1] * COUNT))
         workers = workers_of(out)
         client.kill()

@@ -252,20 +252,30 @@ def test_bands_take_their_width_from_held_back_errors_by_horizon() -> None:
 
 @pytest.mark.parametrize("wide", [2.0, 0.1])
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
-def test_a_band_is_narrowed_only_until_it_is_as_wide_as_those_of_the_folds_should_have_been(
+def test_errors_count_in_units_of_the_folds_bands_and_of_the_last_ones(
     wide: float, sigma: float
 ) -> None:
-    """Where those were too wide: a posterior that is narrower already is not narrowed as much."""
+    """A band ``sigma`` times as wide as those of the folds, which were too wide or too narrow."""
     record = linear_record(400)
     theirs, ours = (
         combine([linear_posterior(linear_model(0.9), sigma=wide * s)]) for s in (1.0, sigma)
     )
     parts = tuple(Part(record[k : k + 130], 30) for k in range(0, 270, 100))
     hearing = Hearing(models=[(theirs, Fold(whole([record]), parts, whole([record])))])
-    found = [calibrated(model, hearing, gain=1.0).inflation for model in (theirs, ours)]
-    assert np.all(found[0] < 1) if wide == 2.0 else np.all(found[0] > 1)
-    kept = np.maximum(found[0], np.minimum(found[0] / sigma, 1.0))
-    np.testing.assert_allclose(found[1], kept if wide == 2.0 else found[0], rtol=1e-6)
+    first, found = (calibrated(model, hearing, gain=1.0).inflation for model in (theirs, ours))
+    assert np.all(first < 1) if wide == 2.0 else np.all(first > 1)
+    asked = first / sigma
+    expected = np.max([first, np.sqrt(first * asked), np.minimum(asked, 1.0)], axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_without_parts_for_predictions_their_bands_stay_as_they_are() -> None:
+    """A part that is long, but was not learned around, tells of free runs alone."""
+    record, model = linear_record(60), combine([linear_posterior(linear_model(), sigma=0.1)])
+    fold = Fold(whole([record]), (Part(record[:2], 0),), whole([record]), (Part(record, 0),))
+    found = calibrated(model, Hearing(models=[(model, fold)]), gain=1.0).inflation
+    np.testing.assert_array_equal(found[:-1], 1.0)
+    assert found[-1] != 1.0
 
 
 def test_parts_that_are_too_short_are_not_judged() -> None:

@@ -19,6 +19,7 @@ Array = np.ndarray
 HORIZONS = (1, 10, 100)  # steps ahead with an inflation of their own; a free run is the last
 SHARE = 0.95  # the band that is made right
 MARGIN = 1.05  # with which bands of four fifths of the folds held their share in the last fifth
+OUTLIER = 3.0  # times that quantile: a larger score counts as this in the mean square
 NARROWEST, WIDEST = 0.2, 50.0
 FAR = 1e3  # a score beyond, or none at all, counts as this
 
@@ -36,6 +37,7 @@ def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, 
     n = np.array([independent([run[:, k] for run in scores]) for k in range(size.shape[1])])
     usual = norm.ppf(0.5 + SHARE / 2)
     wide = t.ppf(0.5 + SHARE / 2, np.maximum(n, 1.0)) / usual
-    both = np.sqrt(np.mean(size**2, axis=0)), np.quantile(size, SHARE, axis=0) / usual
-    found = MARGIN * wide * np.sqrt(both[0] * both[1])
+    edge = np.quantile(size, SHARE, axis=0)
+    mean_square = np.mean(np.minimum(size, OUTLIER * edge) ** 2, axis=0)
+    found = MARGIN * wide * np.sqrt(np.sqrt(mean_square) * edge / usual)
     return np.clip(found, NARROWEST, WIDEST)

@@ -305,8 +305,8 @@ def _gram(model: Model, data: Windows, places: Int[Array, " n"]) -> Float[Array,
     padded = np.resize(places, -(-len(places) // 64) * 64)
     columns = np.asarray(_jacobian(model.network, model._params(), data, padded))[: len(places)]
     seen = np.flatnonzero(np.asarray(data.valid))
-    each = np.ascontiguousarray(np.moveaxis(columns[:, seen], 2, 0))
-    return np.stack([own @ own.T for own in each])  # half of an einsum's work, in BLAS
+    each = (columns[:, seen, k] for k in range(columns.shape[2]))
+    return np.stack([J @ J.T for J in each])  # half of an einsum's work, in BLAS
 
 
 @partial(jax.jit, static_argnums=0)

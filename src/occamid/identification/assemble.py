@@ -167,7 +167,8 @@ class Workshop:
             raise DataError(
                 "no model is usable in free run; use more data, other lags or more effort."
             )
-        worst = WORST * np.median(errors[np.isfinite(errors)])
+        usable = np.sort(errors[np.isfinite(errors)])
+        worst = WORST * usable[(len(usable) - 1) // 2]  # the better one of two
         return [p for p, e in zip(posteriors, errors, strict=True) if e <= worst]
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from occamid.assessment.run import Run
 from occamid.bands.calibration import HORIZONS, held_back_inflation
 from occamid.bands.ensemble import Ensemble
 from occamid.bands.units import DivergedWarning
@@ -31,7 +32,7 @@ Array = np.ndarray
 CURVE = 2  # folds that are trained again on fewer rows
 LONG = 4_000  # rows in a fold, from which on no curve is drawn where all rows are few more:
 FEW_MORE = 1.5  # times as many at most
-RULERS = 2  # held-back parts on which the bands of the folds' models and of the last are compared
+RULERS = 3  # held-back parts on which errors are counted in units of the last model's band, too
 STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
 USUAL = 0.5  # at most, beyond: what errors of estimates fall with
 
@@ -77,7 +78,7 @@ def learning_gain(
     few are left to be added, it is one.
     """
     streams = family.search is not None
-    learned = min(fold.lesson.rows(streams) for _, fold in hearing.models)
+    learned = min((fold.lesson.rows(streams) for _, fold in hearing.models), default=0)
     if learned >= LONG and rows <= FEW_MORE * learned:
         return 1.0
     step = max(1, -(-len(hearing.models) // CURVE))
@@ -130,83 +131,92 @@ def cautious(gain: float, hearing: Hearing, rows: int, streams: bool) -> float:
     return max(gain, min(1.0, float(learned / rows) ** USUAL))
 
 
-class _Heard(NamedTuple):
-    """Errors of a run in standard deviations of its band, and how wide the band was."""
+class _Said(NamedTuple):
+    """What a run through a held-back part says: its errors and how wide its band is."""
 
-    scores: Float[Array, "T ny"]
-    width: Float[Array, " ny"]  # geometric mean over the rows: some may be very wide
+    misses: Float[Array, "T ny"]
+    spread: Float[Array, "T ny"]
+
+    @property
+    def scores(self) -> Float[Array, "T ny"]:
+        """The errors in standard deviations of the band."""
+        return self.misses / self.spread
+
+
+class _Listened(NamedTuple):
+    """A model and a held-back part; of very long runs only the free run is looked at."""
+
+    model: Ensemble
+    part: Part
+    every: bool
+
+    @property
+    def tells(self) -> bool:
+        """Whether the part is long enough for the model."""
+        used = as_used(self.model, self.part)
+        return used.known < len(used.record)
+
+    def said(self) -> dict[int, _Said]:
+        """By number of the horizon."""
+        record, known = as_used(self.model, self.part)
+        found = {len(HORIZONS) - 1: _said(self.model.simulate(record, known), record, known)}
+        if self.every:  # a filter that follows the outputs knows all that came before
+            record = self.part.record
+            known = max(self.part.known, self.model.window)
+            for k, ahead in enumerate(HORIZONS[:-1]):
+                found[k] = _said(self.model.predict(record, ahead), record, known)
+        return found
+
+
+def _said(run: Run, record: Record, known: int) -> _Said:
+    rest = run.after(known)
+    return _Said(record.y[known:] - rest.mean, np.asarray(rest.spread))
 
 
 def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     """The model with bands as wide as errors on held-back data ask for, by horizon.
 
-    ``gain`` is what more data brings; it makes no band narrower than the posterior says.  Where the
-    bands of the folds' models were too wide, this one may be narrowed only until it is as wide as
-    theirs should have been: its posterior may well be narrower than theirs.
+    The errors are counted in units of the bands of the folds' models, and in units of the band of
+    this model on the same rows: its posterior may be narrower or wider than theirs.  Where the
+    second asks for more, the middle of both is taken, and no band is narrowed on the word of the
+    first alone.  ``gain`` is what more data brings; it makes no band narrower than the posterior
+    says.
     """
-    parts = [
-        (other, part, whole)
+    units = [
+        _Listened(other, part, every)
         for other, fold in hearing.models
-        for whole, own in ((True, fold.parts), (False, fold.long))
-        for part in own
-        if _tells(other, part)
+        for every, parts in ((True, fold.parts), (False, fold.long))
+        for part in parts
     ]
-    heard = _side_by_side(parts)
-    found = np.stack(
-        [
-            held_back_inflation([run[k].scores for run in heard if k in run])
-            for k in range(len(HORIZONS))
-        ]
-    )
-    shown = [k for k, (_, part, whole) in enumerate(parts) if whole and _tells(model, part)]
-    shown = shown[:: max(1, -(-len(shown) // RULERS))]
-    if shown and np.any(found < 1.0):
-        again = _side_by_side([(model, parts[k][1], True) for k in shown])
-        wider = _wider([heard[k] for k in shown], again)
-        found = np.maximum(found, np.minimum(found * wider, 1.0))
+    units = [unit for unit in units if unit.tells]
+    again = {k: unit._replace(model=model) for k, unit in enumerate(units) if unit.every}
+    again = {k: unit for k, unit in again.items() if unit.tells}
+    few = list(again)[:: max(1, -(-len(again) // RULERS))]
+    with warnings.catch_warnings():  # that a fold's model diverges is counted, not told
+        warnings.simplefilter("ignore", DivergedWarning)
+        jobs = [unit.said for unit in (*units, *(again[k] for k in few))]
+        said = side_by_side(jobs)
+    pairs = [(said[k], own) for k, own in zip(few, said[len(units) :], strict=True)]
+    found = np.stack([_factor(k, said[: len(units)], pairs, model) for k in range(len(HORIZONS))])
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
 
 
-def _side_by_side(parts: Sequence[tuple[Ensemble, Part, bool]]) -> list[dict[int, _Heard]]:
-    with warnings.catch_warnings():  # that a fold's model diverges is counted, not told
-        warnings.simplefilter("ignore", DivergedWarning)
-        return side_by_side([partial(_heard, *unit) for unit in parts])
-
-
-def _tells(model: Ensemble, part: Part) -> bool:
-    used = as_used(model, part)
-    return used.known < len(used.record)
-
-
-def _heard(model: Ensemble, part: Part, every: bool) -> dict[int, _Heard]:
-    """What a run through a held-back part says, by number of the horizon.
-
-    Of every horizon or of the free run alone.
-    """
-    record, known = as_used(model, part)
-    runs = {len(HORIZONS) - 1: model.simulate(record, known)}
-    if every:
-        runs |= {k: model.predict(record, h) for k, h in enumerate(HORIZONS[:-1])}
-    rest = {k: run.after(known) for k, run in runs.items()}
-    return {
-        k: _Heard((record.y[known:] - run.mean) / run.spread, _middle(run.spread))
-        for k, run in rest.items()
-    }
-
-
-def _middle(values: Float[Array, "n ny"]) -> Float[Array, " ny"]:
-    with np.errstate(all="ignore"):
-        return np.exp(np.mean(np.log(values), axis=0))
-
-
-def _wider(
-    theirs: Sequence[dict[int, _Heard]], ours: Sequence[dict[int, _Heard]]
-) -> Float[Array, "H ny"]:
-    """By what factor the bands of the folds' models are wider, by horizon."""
-    with np.errstate(all="ignore"):
-        found = [
-            _middle(np.array([run[k].width for run in theirs]))
-            / _middle(np.array([run[k].width for run in ours]))
-            for k in range(len(HORIZONS))
-        ]
-    return np.nan_to_num(np.stack(found), nan=1.0)
+def _factor(
+    horizon: int,
+    said: Sequence[dict[int, _Said]],
+    pairs: Sequence[tuple[dict[int, _Said], dict[int, _Said]]],
+    model: Ensemble,
+) -> Float[Array, " ny"]:
+    """The factor on the band at one horizon; ``pairs`` are runs of a fold's and of this model."""
+    scores = [run[horizon].scores for run in said if horizon in run]
+    if not scores:  # every part is too short for predictions
+        return np.ones(model.inflation.shape[1])
+    found = held_back_inflation(scores)
+    if not pairs:
+        return found
+    own = []
+    for theirs, ours in pairs:
+        rows = min(len(run[horizon].misses) for run in (theirs, ours))
+        own.append(theirs[horizon].misses[-rows:] / ours[horizon].spread[-rows:])
+    asked = held_back_inflation(own)
+    return np.maximum(found, np.maximum(np.sqrt(found * asked), np.minimum(asked, 1.0)))

@@ -94,7 +94,11 @@ def judge(
     for first, stop in ((0, 1), (1, 2), (2, len(held))):
         left = {name: h for name, h in hearings.items() if not h.hopeless}
         turns = range(first, min(stop, len(held)))
-        answers = at_once or court.hear(held, turns, [f for f in tried if f.name in left])
+        answers = (
+            at_once
+            if at_once is not None
+            else court.hear(held, turns, [f for f in tried if f.name in left])
+        )
         for k in turns:
             own = {name: answer for name, answer in answers[k].items() if name in left}
             _write_down(held[k], _where(k, held), own, left)

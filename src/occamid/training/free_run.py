@@ -111,7 +111,7 @@ def refine(
     small = [collapse(model).compact() for model in models]
     members = members_of(small)
     first, network, terms = small[0], members.like.network, members.like.terms
-    wide = widen(network, terms)
+    wide = widen(network, terms, dear=True)
     matrices = np.concatenate(
         [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
     )

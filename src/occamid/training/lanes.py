@@ -18,8 +18,6 @@ from occamid.networks import Network
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import push, read
 
-Array = np.ndarray
-
 
 class Lanes(NamedTuple):
     """Input terms and targets of all records; ``begins`` is the number of one in its first row.
@@ -90,8 +88,8 @@ def sensitivities(
     def f(w: jax.Array, u: jax.Array, past: jax.Array) -> jax.Array:
         return network.apply(unflatten(network, w), jnp.concatenate([u, past])[None])[0]
 
-    partial = jax.vmap(jax.vmap(jax.jacrev(f, argnums=(0, 2)), (None, 0, 0)), (None, 0, 0))
-    by_w, by_y = partial(w, data.inputs, fed)
+    derivatives = jax.vmap(jax.vmap(jax.jacrev(f, argnums=(0, 2)), (None, 0, 0)), (None, 0, 0))
+    by_w, by_y = derivatives(w, data.inputs, fed)
     if not len(terms.outputs):
         return y, by_w
     channels, lags = np.array(terms.outputs, dtype=int).reshape(-1, 2).T

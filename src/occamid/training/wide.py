@@ -19,7 +19,7 @@ from occamid.networks.flat import size
 
 Array = np.ndarray
 STEP = 5  # terms, lags, units and models come in multiples of this, or larger ones
-MANY = 30  # terms from which on a unit is dearer to run than a program is to compile
+MANY_TERMS = 30  # beyond these a unit is dearer in refinement than a program is to compile
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +58,11 @@ class Wide:
         return Windows(z, y, valid, past, data.residuals)
 
 
-def widen(network: Network, terms: Terms, step: int = STEP) -> Wide:
+def widen(network: Network, terms: Terms, step: int = STEP, dear: bool = False) -> Wide:
     """A network with room for terms and units; others than perceptrons stay as they are.
 
     Numbers of terms are multiples of ``step``: where running costs little, larger ones share more.
+    Where it is ``dear`` and there are many terms, there is no room for more units.
     """
     if not isinstance(network, MLP):
         return Wide(network, terms, np.arange(len(terms)), np.arange(size(network)))
@@ -72,8 +73,8 @@ def widen(network: Network, terms: Terms, step: int = STEP) -> Wide:
     wide = replace(terms, inputs=tuple((0, k) for k in range(inputs)), outputs=outputs)
     at = {term: inputs + k for k, term in enumerate(outputs)}
     columns = np.array([*range(len(terms.inputs)), *(at[t] for t in terms.outputs)], int)
-    dear = step <= STEP and len(wide) > MANY
-    hidden = network.hidden if dear else tuple(map(_units, network.hidden))
+    exact = dear and len(wide) > MANY_TERMS
+    hidden = network.hidden if exact else tuple(map(_units, network.hidden))
     large = replace(network, n_in=len(wide), hidden=hidden)
     return Wide(large, wide, columns, places_in(network, large, columns))
 

@@ -229,9 +229,13 @@ def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> lis
     Each goes on with its own states only.
     """
     stage = run(stage, levenberg.Settings(TASTE, bend=0.0), "all rows", report)
-    ranked = stage.orders[np.argsort(error(stage), kind="stable")]
+    errors, orders = error(stage), stage.orders
+    sound = np.isfinite(errors)
+    if not sound.any():
+        raise DataError("no state-space model runs free on these records")
+    ranked = orders[np.argsort(np.where(sound, errors, np.inf), kind="stable")][: sound.sum()]
     each = [ranked[0], *ranked[ranked < ranked[0]][:1]]
-    return [moved([picked(stage, np.flatnonzero(stage.orders == n))], data, plan) for n in each]
+    return [moved([picked(stage, np.flatnonzero(sound & (orders == n)))], data, plan) for n in each]
 
 
 def all_scores(data: Data, stages: Sequence[Stage]) -> tuple[Int[Array, " M"], Float[Array, " M"]]:
