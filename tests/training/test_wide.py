@@ -41,6 +41,16 @@ def data_for(terms: Terms) -> Windows:
     return windows([record], terms, 6)
 
 
+@pytest.mark.parametrize(("lags", "units"), [(2, 5), (12, 3)])
+def test_many_terms_leave_no_room_for_more_units_where_running_is_dear(
+    lags: int, units: int
+) -> None:
+    terms = replace(TERMS, inputs=tuple((c, k) for c in (0, 1) for k in range(lags)))
+    network = MLP(len(terms), (3,), 2, "tanh")
+    assert widen(network, terms, dear=True).network.hidden == (units,)
+    assert widen(network, terms).network.hidden == (5,)
+
+
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("step", [5, 20])
 @pytest.mark.parametrize("hidden", [(1,), (3,), (4, 6)])

@@ -16,7 +16,7 @@ from jaxtyping import Bool
 from occamid.data.record import Record
 from occamid.data.windows import Shape, padded_shape
 
-HISTORY = 250  # rows before a block or a piece that a run through it may start from
+HISTORY = 250  # rows before a block or a piece that models may read
 FEWEST_HELD_BACK, FEWEST_LEFT = 10, 30  # rows
 GAP = 10  # rows on either side of a block that nobody sees, fewer where blocks are short
 

@@ -79,7 +79,8 @@ def judge(
     """Try every family on held-back data and choose.
 
     Of very long records a part is learned from, and what lies between is judged on, too.
-    What is far behind after the first fold, or the second, is not heard in the others.
+    What is far behind after the first fold, or the second, does not count in the others, and is not
+    heard there unless there are cores enough to hear all at once.
     """
     given, rows, stream = sum(map(len, records)), options.budget.rows, options.budget.stream
     long = between(records, stream)

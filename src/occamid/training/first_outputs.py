@@ -29,7 +29,7 @@ from occamid.networks.flat import flatten, unflatten
 from occamid.training.levenberg import least_squares
 
 Array = np.ndarray
-ROWS = 250  # known outputs at most, as many as a run through held-back rows starts from
+ROWS = 250  # known outputs at most: more would tell the state no better
 AROUND = (0.5, 1.0, 2.0)  # standard deviations from the mean that are tried along each axis
 BEST, STEPS = 4, 20  # of those, and steps of each
 FAR = 1e6  # a scaled error beyond this counts as this large
