@@ -43,6 +43,7 @@ from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
 from occamid.training.cores import side_by_side, small_algebra
+from occamid.training.room import make_room
 
 Array = np.ndarray
 
@@ -111,6 +112,7 @@ def identify(
             :class:`Options`.
     """
     options = Options(**((options.given() if options else {}) | changes))
+    make_room()
     whole = as_records(records)
     data = thin(whole, options.budget.rows)
     given = sum(map(len, whole))
@@ -119,6 +121,7 @@ def identify(
     judgement = judge(whole, options, clock, checkpoints)
     family = next(f for f in tried if f.name == judgement.chosen)
     bench = _Bench(whole, data, options, checkpoints, clock)
+    make_room()
     shop = bench.shop(family)
     model = shop.model(family, clock.sub(f"training {family.name}"))
     clock.tell(f"bands of {family.name}")
