@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -40,6 +39,7 @@ from occamid.identification.search.trials import (
     picked,
 )
 from occamid.identification.thinning import thin
+from occamid.training.room import make_room
 
 if TYPE_CHECKING:
     import optuna
@@ -49,7 +49,6 @@ LAST = 3.0  # trials that the last fit takes as long as, for the time left
 MOST_TRIALS = 100_000
 # Trials after which compiled programs are forgotten: nearly every one has shapes of its own, and a
 # process can map only so much memory (three trials take 7,000 of Linux's 65,530 mappings).
-FORGET = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +110,8 @@ def search(
             picked(known, pick)  # before anything is tried
         missing = max(0, trials - len(known)) if resume else trials
         clock = _Clock(progress, missing)
-        for number in range(missing):
-            if number and number % FORGET == 0:
-                jax.clear_caches()
+        for _ in range(missing):
+            make_room()
             _try(memory, court, clock)
         found = studies.tried(memory)
     chosen = picked(found, pick)
