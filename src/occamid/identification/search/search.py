@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 Array = np.ndarray
 LAST = 3.0  # trials that the last fit takes as long as, for the time left
 MOST_TRIALS = 100_000
-# Trials after which compiled programs are forgotten: nearly every one has shapes of its own, and a
-# process can map only so much memory (three trials take 7,000 of Linux's 65,530 mappings).
 
 
 @dataclass(frozen=True, eq=False)
