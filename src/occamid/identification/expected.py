@@ -176,11 +176,10 @@ def _said(run: Run, record: Record, known: int) -> _Said:
 def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     """The model with bands as wide as errors on held-back data ask for, by horizon.
 
-    The errors are counted in units of the bands of the folds' models, and in units of the band of
-    this model on the same rows: its posterior may be narrower or wider than theirs.  Where the
-    second asks for more, the middle of both is taken, and no band is narrowed on the word of the
-    first alone.  ``gain`` is what more data brings; it makes no band narrower than the posterior
-    says.
+    The errors are counted in units of the bands of the folds' models.  Where those were too wide,
+    the errors are counted in units of this model's band, too, on some of the same rows: its
+    posterior may be much narrower than theirs, and no band is narrowed unless both ask for it.
+    ``gain`` is what more data brings; it makes no band narrower than the posterior says.
     """
     units = [
         _Listened(other, part, every)
@@ -189,34 +188,37 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
         for part in parts
     ]
     units = [unit for unit in units if unit.tells]
+    said = _heard(units)
+    found = np.stack([_factor(k, said, model) for k in range(len(HORIZONS))])
     again = {k: unit._replace(model=model) for k, unit in enumerate(units) if unit.every}
     again = {k: unit for k, unit in again.items() if unit.tells}
     few = list(again)[:: max(1, -(-len(again) // RULERS))]
-    with warnings.catch_warnings():  # that a fold's model diverges is counted, not told
-        warnings.simplefilter("ignore", DivergedWarning)
-        jobs = [unit.said for unit in (*units, *(again[k] for k in few))]
-        said = side_by_side(jobs)
-    pairs = [(said[k], own) for k, own in zip(few, said[len(units) :], strict=True)]
-    found = np.stack([_factor(k, said[: len(units)], pairs, model) for k in range(len(HORIZONS))])
+    if few and np.any(found < 1.0):
+        pairs = list(zip([said[k] for k in few], _heard([again[k] for k in few]), strict=True))
+        asked = np.stack([_asked(k, pairs) for k in range(len(HORIZONS))])
+        found = np.maximum(found, np.minimum(asked, 1.0))
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
 
 
-def _factor(
-    horizon: int,
-    said: Sequence[dict[int, _Said]],
-    pairs: Sequence[tuple[dict[int, _Said], dict[int, _Said]]],
-    model: Ensemble,
-) -> Float[Array, " ny"]:
-    """The factor on the band at one horizon; ``pairs`` are runs of a fold's and of this model."""
+def _heard(units: Sequence[_Listened]) -> list[dict[int, _Said]]:
+    """What they say, side by side; that a fold's model diverges is counted, not told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)
+        return side_by_side([unit.said for unit in units])
+
+
+def _factor(horizon: int, said: Sequence[dict[int, _Said]], model: Ensemble) -> Float[Array, " ny"]:
+    """The factor on the band at one horizon; one where every part is too short for predictions."""
     scores = [run[horizon].scores for run in said if horizon in run]
-    if not scores:  # every part is too short for predictions
-        return np.ones(model.inflation.shape[1])
-    found = held_back_inflation(scores)
-    if not pairs:
-        return found
-    own = []
+    return held_back_inflation(scores) if scores else np.ones(model.inflation.shape[1])
+
+
+def _asked(
+    horizon: int, pairs: Sequence[tuple[dict[int, _Said], dict[int, _Said]]]
+) -> Float[Array, " ny"]:
+    """The same for errors of the folds' models in units of another one's band, on the same rows."""
+    scores = []
     for theirs, ours in pairs:
         rows = min(len(run[horizon].misses) for run in (theirs, ours))
-        own.append(theirs[horizon].misses[-rows:] / ours[horizon].spread[-rows:])
-    asked = held_back_inflation(own)
-    return np.maximum(found, np.maximum(np.sqrt(found * asked), np.minimum(asked, 1.0)))
+        scores.append(theirs[horizon].misses[-rows:] / ours[horizon].spread[-rows:])
+    return held_back_inflation(scores)
