@@ -33,6 +33,7 @@ CURVE = 2  # folds that are trained again on fewer rows
 LONG = 4_000  # rows in a fold, from which on no curve is drawn where all rows are few more:
 FEW_MORE = 1.5  # times as many at most
 RULERS = 3  # held-back parts on which errors are counted in units of the last model's band, too
+FREE = len(HORIZONS) - 1  # the number of the free run among the horizons
 STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
 USUAL = 0.5  # at most, beyond: what errors of estimates fall with
 
@@ -144,11 +145,11 @@ class _Said(NamedTuple):
 
 
 class _Listened(NamedTuple):
-    """A model and a held-back part; of very long runs only the free run is looked at."""
+    """A model, a held-back part, and the numbers of the horizons that are looked at."""
 
     model: Ensemble
     part: Part
-    every: bool
+    horizons: tuple[int, ...]
 
     @property
     def tells(self) -> bool:
@@ -158,13 +159,15 @@ class _Listened(NamedTuple):
 
     def said(self) -> dict[int, _Said]:
         """By number of the horizon."""
-        record, known = as_used(self.model, self.part)
-        found = {len(HORIZONS) - 1: _said(self.model.simulate(record, known), record, known)}
-        if self.every:  # a filter that follows the outputs knows all that came before
-            record = self.part.record
-            known = max(self.part.known, self.model.window)
-            for k, ahead in enumerate(HORIZONS[:-1]):
-                found[k] = _said(self.model.predict(record, ahead), record, known)
+        found = {}
+        for k in self.horizons:
+            if k == FREE:
+                record, known = as_used(self.model, self.part)
+                run = self.model.simulate(record, known)
+            else:  # what follows the outputs knows all that came before
+                record, known = self.part.record, max(self.part.known, self.model.window)
+                run = self.model.predict(record, HORIZONS[k])
+            found[k] = _said(run, record, known)
         return found
 
 
@@ -182,21 +185,26 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     ``gain`` is what more data brings; it makes no band narrower than the posterior says.
     """
     units = [
-        _Listened(other, part, every)
+        _Listened(other, part, horizons)
         for other, fold in hearing.models
-        for every, parts in ((True, fold.parts), (False, fold.long))
+        for horizons, parts in ((tuple(range(len(HORIZONS))), fold.parts), ((FREE,), fold.long))
         for part in parts
     ]
     units = [unit for unit in units if unit.tells]
     said = _heard(units)
     found = np.stack([_factor(k, said, model) for k in range(len(HORIZONS))])
-    again = {k: unit._replace(model=model) for k, unit in enumerate(units) if unit.every}
-    again = {k: unit for k, unit in again.items() if unit.tells}
-    few = list(again)[:: max(1, -(-len(again) // RULERS))]
-    if few and np.any(found < 1.0):
+    wide = tuple(k for k in range(len(HORIZONS)) if np.any(found[k] < 1.0))
+    again = {
+        k: unit._replace(model=model, horizons=wide)
+        for k, unit in enumerate(units)
+        if unit.horizons != (FREE,)
+    }
+    few = [k for k, unit in again.items() if unit.tells]
+    few = few[:: max(1, -(-len(few) // RULERS))]
+    if few and wide:
         pairs = list(zip([said[k] for k in few], _heard([again[k] for k in few]), strict=True))
-        asked = np.stack([_asked(k, pairs) for k in range(len(HORIZONS))])
-        found = np.maximum(found, np.minimum(asked, 1.0))
+        for k in wide:
+            found[k] = np.maximum(found[k], np.minimum(_asked(k, pairs), 1.0))
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
 
 
