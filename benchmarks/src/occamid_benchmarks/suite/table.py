@@ -41,7 +41,7 @@ def document(results: Sequence[Json], outside: Sequence[Json] = ()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def sections(results: Sequence[Json], outside: Sequence[Json] = ()) -> list[str]:
+def sections(results: Sequence[Json], outside: Sequence[Json], level: str = "##") -> list[str]:
     """What the figures are, and a table for each effort; nothing without results."""
     parts = [EXPLAINED] if results else []
     for effort in get_args(Effort):
@@ -49,7 +49,7 @@ def sections(results: Sequence[Json], outside: Sequence[Json] = ()) -> list[str]
         if own:
             made = {f"version {r['version']} on {r['machine']}" for r in own}
             shown = markdown(HEAD, rows(own, outside))
-            parts += [f"### Effort {effort}", shown, "; ".join(sorted(made))]
+            parts += [f"{level} Effort {effort}", shown, "; ".join(sorted(made))]
     return parts
 
 

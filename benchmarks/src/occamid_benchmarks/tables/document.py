@@ -62,7 +62,7 @@ def load(folder: Path) -> dict[str, dict[str, Json]]:
 
 def document(folder: Path) -> str:
     """The whole document."""
-    found = load(folder)
+    found, outside = load(folder), others.read(folder / "peers")
     parts = [
         "# Results",
         "Made by `occamid benchmark table` from the files in `benchmarks/results`; each carries "
@@ -93,18 +93,18 @@ def document(folder: Path) -> str:
         "errors are counted after that window. Cascaded Tanks and Coupled Drives use the official "
         "splits and windows, the others the paper's split and the largest lag.",
         honest(found),
-        *_suite(folder),
-        *peers.section(others.read(folder / "peers")),
+        *_suite(folder, outside),
+        *peers.section(outside),
         "## Time",
         times(found["paper"]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _suite(folder: Path) -> list[str]:
+def _suite(folder: Path, outside: Sequence[Json]) -> list[str]:
     """The automatic mode on all records, if any of them was run."""
     results = measure.results_of(folder / "suite", "suite")
-    found = suite_table.sections(results, others.read(folder / "peers"))
+    found = suite_table.sections(results, outside, level="###")
     return ["## The suite", *found] if found else []
 
 
