@@ -1,5 +1,6 @@
 """State-space fits: sums over time against dense autodiff, evidence, starts, first states."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,11 +20,13 @@ from occamid.training.state_space import (
     search,
     start,
 )
+from occamid.training.state_space.fit import linear, nonlinear
 from occamid.training.state_space.fitted import Fitted, as_flat, as_network
 from occamid.training.state_space.normal_equations import FreeRuns, chunks
 from occamid.training.state_space.observed import observed
 from occamid.training.state_space.priors import prior_of, standardised, weights_of
-from occamid.training.state_space.search import excerpt, repacked
+from occamid.training.state_space.resizing import repacked, widened
+from occamid.training.state_space.search import excerpt
 from occamid.training.state_space.sensitivity import Sums, sums
 from occamid.training.state_space.trajectory import (
     Run,
@@ -423,6 +426,54 @@ def test_fits_with_more_states_start_where_those_with_fewer_are() -> None:
         at = [split(s, 0.3 * v) for s, v in ((old, small), (new, large))]
         runs = [simulate(s, w, u, w.first[0])[1] for s, w in zip((old, new), at, strict=True)]
         np.testing.assert_allclose(runs[0], runs[1])
+
+
+def test_added_units_change_little_and_those_that_left_begin_again() -> None:
+    u, y = bent_record(300, 0)
+    data = data_of([(u, y)])
+    plan = Plan(order=2, units=3, restarts=2, rounds=((5, 1.0),))
+    stage = nonlinear(data, linear(data, [2], plan), plan)
+    old = stage.problem.sizes
+    gone = split(old, np.ones((1, old.total), bool))
+    gone.unit[:, 1] = gone.state[..., -2] = gone.out[..., -2] = False
+    flat = np.concatenate([part.reshape(1, -1) for part in gone], axis=1)
+    state = stage.state._replace(mask=stage.state.mask & flat, w=stage.state.w * flat)
+    wide = widened(stage._replace(state=state), data, 5, seed=1)
+    new = wide.problem.sizes
+    assert new.m == 5
+    before, after = split(old, state.w), split(new, wide.state.w)
+    own = [0, 2]
+    np.testing.assert_array_equal(after.unit[:, own], before.unit[:, own])
+    np.testing.assert_array_equal(
+        after.state[..., [*range(4), 4, 6]], before.state[..., [*range(4), 4, 6]]
+    )
+    assert np.all(after.unit[:, [1, 3, 4]] != 0)
+    assert np.all(split(new, wide.state.mask).unit)
+    assert np.all(np.abs(after.state[..., [5, 7, 8]]) < 1e-2)  # they begin near zero
+    outputs = [s.problem.outputs(s.state.w, s.state.carry)[1] for s in (stage, wide)]
+    alone = simulate(old, split(old, state.w[0]), u, before.first[0, 0])[1]
+    np.testing.assert_allclose(outputs[1][0][: len(u)], alone, atol=0.2)
+
+
+def test_units_are_added_while_the_error_falls_and_no_longer() -> None:
+    """A wavy drive needs more units than a straight one."""
+    rng = np.random.default_rng(0)
+    u = rng.uniform(-2, 2, size=(900, 1))
+    found = []
+    for drive in (np.sin(2 * u[:, 0]), np.tanh(u[:, 0])):
+        x, y = 0.0, np.zeros((900, 1))
+        for t in range(900):
+            y[t] = x + 0.01 * rng.normal()
+            x = 0.7 * x + drive[t]
+        plan = Search((1,), units=4, restarts=2, members=1, iterations=25, rows=300)
+        found.append([search([(u, y, np.ones(900))], p)[0] for p in (plan, fixed(plan))])
+    assert [fit.sizes.m for fit, _ in found] == [8, 2]
+    assert [fit.sizes.m for _, fit in found] == [4, 4]
+
+
+def fixed(plan: Search) -> Search:
+    """The same with the units that it says."""
+    return replace(plan, fixed=True)
 
 
 def test_a_state_space_model_starts_from_the_state_that_explains_its_first_outputs_best() -> None:

@@ -34,12 +34,13 @@ from occamid.training.linear import fit_arx
 from occamid.training.members import members_of
 from occamid.training.model import Model
 from occamid.training.settings import Settings
-from occamid.training.state_space import AS_GOOD, Search, search
+from occamid.training.state_space import Search, search
 from occamid.training.train import Progress, train
 
 Array = np.ndarray
 T = TypeVar("T", Model, Refined)
 WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
+FEWER_STATES = 1.1  # times the smallest error that a model with fewer states is worth
 BEYOND = 3, 5_000  # times its rows, and rows at most, that the longest record is continued by
 FARTHEST = 10.0  # times the farthest output of the records: a run that leaves this is running away
 SIMPLE_ORDERS = 10  # the largest of an output-error model: each costs a refinement, and
@@ -148,7 +149,7 @@ class Workshop:
         """Those of the smallest order that runs free about as well as the best.
 
         From a few known outputs a model with more states than the process may begin so badly that
-        its better fit is worth nothing.
+        its better fit is worth nothing, and farther out than it was fitted it errs more.
         """
         orders: dict[int, list[Posterior]] = {}
         for posterior in posteriors:
@@ -157,7 +158,7 @@ class Workshop:
             order: np.min(free_run_errors([p.model for p in own], self.records))
             for order, own in orders.items()
         }
-        near = [n for n, error in errors.items() if error <= AS_GOOD * min(errors.values())]
+        near = [n for n, error in errors.items() if error <= FEWER_STATES * min(errors.values())]
         return orders[min(near, default=next(iter(orders)))]
 
     def _usable(self, posteriors: Sequence[Posterior]) -> list[Posterior]:

@@ -25,6 +25,7 @@ WIDEST = 100, 40  # regressors of that family and of those with units on lagged 
 # there are many channels each has fewer lags, for the cost grows with the square of the weights
 LONG_DELAY = 30  # proposed input lags beyond this are not taken over by nonlinear families
 OUTPUT_LAGS = 10
+SUBSPACE_ORDERS = 1, 2, 3, 4, 6, 8, 10, 14
 UNITS, FEWEST_UNITS = 10, 3  # beside a linear path; fewer than the first only where
 COST = 1e9  # rows × outputs × weights², what a step of refinement costs, would be more
 # Proposed lags are rounded up to these, so that folds share what is compiled.
@@ -80,7 +81,7 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
     ]
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
-    free = () if fixed else CLASSICAL
+    free = () if fixed else (*CLASSICAL, _subspace(options))
     all_rows = sum(map(len, records)) if given is None else given
     hidden = [] if fixed or all_rows < options.budget.hidden else _state_space(options)
     return [*free, *hidden[:1], *(_with(f, options.budget.pace, fixed) for f in kept), *hidden[1:]]
@@ -103,6 +104,13 @@ def _named(options: Options, base: dict[str, Any], inputs: int, outputs: int) ->
     return Family(options.network, options.network, about, settings, refined=options.refined)
 
 
+def _subspace(options: Options) -> Family:
+    """Linear, by projections: what nothing but its order is chosen for."""
+    orders = SUBSPACE_ORDERS if options.order is None else (options.order,)
+    plan = Search(orders, projected=True, seed=options.seed)
+    return Family("subspace", "linear", "linear, hidden states by projection", None, True, plan)
+
+
 def _state_space(options: Options) -> list[Family]:
     """Hidden states instead of lags: linear, and with smooth units beside the linear path.
 
@@ -114,6 +122,7 @@ def _state_space(options: Options) -> list[Family]:
     if options.restarts is not None:
         plan = replace(plan, restarts=options.restarts)
     units = plan.units if options.units is None else options.units
+    plan = replace(plan, fixed=options.units is not None)
     about = "hidden states, fitted in free run"
     linear = Family(
         "state-space-linear", "linear", f"linear, {about}", refined=True,

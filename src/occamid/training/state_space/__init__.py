@@ -5,6 +5,6 @@
 
 from occamid.training.state_space.fit import Plan, data_of, fit_state_space
 from occamid.training.state_space.fitted import Fitted
-from occamid.training.state_space.search import AS_GOOD, Search, search
+from occamid.training.state_space.search import Search, search
 
-__all__ = ["AS_GOOD", "Fitted", "Plan", "Search", "data_of", "fit_state_space", "search"]
+__all__ = ["Fitted", "Plan", "Search", "data_of", "fit_state_space", "search"]

@@ -150,6 +150,13 @@ def step(problem: Problem, state: State, prior: Prior, s: Settings, k: int) -> S
     return state
 
 
+def heard(problem: Problem, state: State, prior: Prior, s: Settings) -> State:
+    """Precisions and noise from the evidence, the weights as they are."""
+    at, carry = problem.expand(state.w, state.variance, state.carry, True)
+    state = state._replace(carry=carry, squares=at.squares)
+    return _update(problem, state, at.normal, prior, s)
+
+
 def _precision(state: State, prior: Prior, normal: Array) -> tuple[Array, Array]:
     """``A`` with a unit diagonal where the mask is zero, and α per weight."""
     alpha = state.alpha[:, prior.group]

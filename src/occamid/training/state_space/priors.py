@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from occamid.training.state_space.levenberg import Prior
 from occamid.training.state_space.start import Linear
@@ -92,10 +92,18 @@ def restarts(
     at, read = split(sizes, mean), sizes.nx + sizes.nu
     at.state[..., : read + 1], at.out[..., : read + 1] = centre.state, centre.out
     at.first[:] = centre.first
-    w = mean.copy()
-    at = split(sizes, w)
+    w = mean + random_units(sizes, np.full(count, order), rng)
+    return np.where(mask, w, 0.0), np.where(mask, mean, 0.0), mask
+
+
+def random_units(
+    sizes: Sizes, orders: Int[Array, " M"], rng: np.random.Generator
+) -> Float[Array, "M P"]:
+    """Weights of units that begin at random, for fits of these orders; all others are zero."""
+    w = np.zeros((len(orders), sizes.total))
+    at, read = split(sizes, w), sizes.nx + sizes.nu
     at.state[..., read + 1 :] = 1e-3 * rng.normal(size=at.state[..., read + 1 :].shape)
-    spread = 0.7 / np.sqrt(order + sizes.nu)
+    spread = 0.7 / np.sqrt(orders + sizes.nu)[:, None, None]
     at.unit[..., :read] = spread * rng.normal(size=at.unit[..., :read].shape)
     at.unit[..., read] = 0.7 * rng.normal(size=at.unit[..., read].shape)
-    return np.where(mask, w, 0.0), np.where(mask, mean, 0.0), mask
+    return w

@@ -7,12 +7,13 @@ evidence tell good restarts from bad ones (METHOD section 9): they are scored on
 back, the smallest order about as good as the best is taken, and its best restarts are finished.
 Short pieces of a long record do not show what drifts: there the best restarts of several orders run
 some iterations on all rows, and those of the best order and of one with fewer states are finished;
-whoever uses them knows best which starts well from a few known outputs.
+whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
+how many units there are: models begin with few, and get more as long as the error falls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -39,15 +40,18 @@ from occamid.training.state_space.fit import (
 )
 from occamid.training.state_space.fitted import Fitted
 from occamid.training.state_space.normal_equations import FreeRuns
-from occamid.training.state_space.priors import prior_of
-from occamid.training.state_space.start import Rows, within
-from occamid.training.state_space.trajectory import Sizes, split
+from occamid.training.state_space.priors import groups, prior_of, standardised, weights_of
+from occamid.training.state_space.resizing import moved, picked, together, widened
+from occamid.training.state_space.start import Linear, Rows
+from occamid.training.state_space.subspace import best_order, subspace
+from occamid.training.state_space.trajectory import split
 
 Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
-AS_GOOD = 1.05  # times the best score: a smaller order is taken
+AS_GOOD = 1.05  # times the best score: a smaller order, or fewer units, are taken
 SHORTEST = 60  # rows in all that a fit is made of
 FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations
+COST = 4e9  # rows × outputs × weights² of the fits that go on together
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,16 @@ class Search:
 
     Args:
         orders: numbers of states that are tried.
-        units: number of units; 0 is a linear model.
+        units: number of units; 0 is a linear model.  Models of long records begin with half of them
+            and may get twice as many, unless they are ``fixed``.
         restarts: starts of the units for every order.
-        members: how many fits are finished; of long records half of them for each of two orders.
+        members: how many fits are finished at most.
         screening: iterations of every restart on part of the rows.
         iterations: of those that are finished, on all rows.
         rows: the most that restarts are screened on.
         bent: whether those that are finished follow bent valleys (geodesic correction).
+        fixed: whether models of long records have just these units, too.
+        projected: whether a linear model comes from projections alone (:mod:`~.subspace`).
         seed: of the starts.
     """
 
@@ -74,7 +81,14 @@ class Search:
     iterations: int = 60
     rows: int = 3000
     bent: bool = True
+    fixed: bool = False
+    projected: bool = False
     seed: int = 0
+
+    @property
+    def levenberg(self) -> levenberg.Settings:
+        """How fits are finished."""
+        return levenberg.Settings(self.iterations, bend=2.0 if self.bent else 0.0)
 
     def halved(self) -> Search:
         """Half of it, for models that are only compared; of fewer restarts none may be good."""
@@ -94,37 +108,61 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         raise DataError(f"{seen} rows are too few for a state-space model ({SHORTEST} at least)")
     few = excerpt(rows, plan.rows)
     whole = scored_data(rows, [np.zeros(len(u), bool) for u, _, _ in rows])
+    short = seen <= plan.rows
     quick = Plan(
         order=max(plan.orders),
-        units=plan.units,
+        units=plan.units if short or plan.fixed else -(-plan.units // 2),
         restarts=plan.restarts,
         rounds=((plan.screening // 3, 0.5), (plan.screening - plan.screening // 3, 0.5)),
         linear_iterations=20,
         seed=plan.seed,
         levenberg=levenberg.Settings(bend=0.0),  # which doubles what a short fit costs
     )
-    groups = in_two(tuple(n for n in plan.orders if n <= most_states(few)) or (1,))
+    if plan.projected:
+        with jax.enable_x64(True):
+            return finished(whole, projected(whole, plan))
+    parts = in_two(tuple(n for n in plan.orders if n <= most_states(few)) or (1,))
     with jax.enable_x64(True):
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
-            found = [linear(data, orders, quick, report) for orders in groups]
-            stages = [moved([by_criterion(data, found)], whole, plan)]
+            found = [linear(data, orders, quick, report) for orders in parts]
+            stages = [moved([by_criterion(data, found)], whole, short, plan.seed)]
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
-            bases = [linear(data, orders, quick, report) for orders in groups]
+            bases = [linear(data, orders, quick, report) for orders in parts]
             found = [nonlinear(data, base, quick, report) for base in bases]
-            if seen <= plan.rows:
-                stages = [moved([by_score(data, found, plan.members)], whole, plan)]
+            if short:
+                best = [by_score(data, found, plan.members)]
+                stages = [moved(best, whole, short, plan.seed)]
             else:
-                best = finalists(data, found, max(1, plan.members // 2))
-                stages = tasted(moved(best, whole, plan), whole, plan, report)
-        settings = levenberg.Settings(plan.iterations, bend=2.0 if plan.bent else 0.0)
+                begun = moved(finalists(data, found, plan.members), whole, short, plan.seed)
+                stages = tasted(begun, whole, plan, report)
 
         def end(stage: Stage) -> list[Fitted]:
             with jax.enable_x64(True):  # each thread has its own
-                return finished(whole, run(stage, settings, "last round", report))
+                stage = run(stage, plan.levenberg, "last round", report)
+                if plan.units and not (short or plan.fixed):
+                    stage = grown(stage, whole, plan, report)
+                return finished(whole, stage)
 
         return list(chain(*side_by_side([partial(end, stage) for stage in stages])))
+
+
+def projected(data: Data, plan: Search) -> Stage:
+    """The linear model that projections find, with a prior as wide as its weights are large."""
+    order = best_order(data.rows, plan.orders)
+    sizes, fit = data.sizes(order, 0), subspace(data.rows, order)
+    w = weights_of(sizes, Linear(fit.A, fit.B, fit.C, fit.D))
+    at = split(sizes, w)
+    at.out[:, order + sizes.nu], at.first[:] = fit.c, fit.first
+    problem = FreeRuns(sizes, data.rows, seed=plan.seed)
+    x, _ = problem.outputs(w[None], problem.carry(1))
+    seen = problem.inside(data.weight)
+    w = standardised(sizes, w, x[0][seen[0]][seen[1]])[None]
+    alpha, settings = np.ones((1, groups(sizes)[1])), levenberg.Settings()
+    begun = levenberg.begin(problem, w, w != 0, alpha, problem.carry(1), settings)
+    prior = prior_of(sizes, np.zeros_like(w))
+    return Stage(problem, prior, levenberg.heard(problem, begun, prior, settings))
 
 
 def in_two(orders: Sequence[int]) -> list[tuple[int, ...]]:
@@ -169,7 +207,7 @@ def excerpt(rows: Sequence[Rows], most: int) -> list[Rows]:
 def by_criterion(data: Data, stages: Sequence[Stage]) -> Stage:
     """The linear model whose order has the smallest BIC."""
     sizes, rows = stages[0].problem.sizes, stages[0].problem.rows
-    orders, squares = _together(stages, lambda s: s.orders), _together(stages, _squares)
+    orders, squares = together(stages, lambda s: s.orders), together(stages, _squares)
     free = orders * (sizes.nu + sizes.ny) + sizes.nu * sizes.ny + sizes.ny
     squares = squares / rows
     stage, lane = _place(stages, int(np.argmin(np.sum(np.log(squares), axis=1))))
@@ -182,10 +220,6 @@ def by_criterion(data: Data, stages: Sequence[Stage]) -> Stage:
 
 def _squares(stage: Stage) -> Float[Array, "M ny"]:
     return np.where(np.isfinite(stage.state.squares), stage.state.squares, 1e300)
-
-
-def _together(stages: Sequence[Stage], of: Callable[[Stage], Array]) -> Array:
-    return np.concatenate([of(stage) for stage in stages])
 
 
 def _place(stages: Sequence[Stage], fit: int) -> tuple[Stage, int]:
@@ -226,7 +260,7 @@ def finalists(data: Data, stages: Sequence[Stage], restarts: int) -> list[Stage]
 def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> list[Stage]:
     """The fits of the order that is best after some iterations on all rows, and of a smaller one.
 
-    Each goes on with its own states only.
+    Each goes on with its own states only; where that is dear, not all of its restarts do.
     """
     stage = run(stage, levenberg.Settings(TASTE, bend=0.0), "all rows", report)
     errors, orders = error(stage), stage.orders
@@ -235,15 +269,37 @@ def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> lis
         raise DataError("no state-space model runs free on these records")
     ranked = orders[np.argsort(np.where(sound, errors, np.inf), kind="stable")][: sound.sum()]
     each = [ranked[0], *ranked[ranked < ranked[0]][:1]]
-    return [moved([picked(stage, np.flatnonzero(sound & (orders == n)))], data, plan) for n in each]
+    own = [picked(stage, np.flatnonzero(sound & (orders == n))) for n in each]
+    stages = [moved([one], data, False, plan.seed) for one in own]
+    units = stage.problem.sizes.m
+    return [one.best(max(affordable(one, units), plan.members // 2)) for one in stages]
+
+
+def grown(stage: Stage, data: Data, plan: Search, report: Report | None) -> Stage:
+    """Fits with more and more units, as long as that makes the error clearly smaller."""
+    most, more = 2 * plan.units, stage.problem.sizes.m
+    for units in range(2 * more, most + 1, more):
+        begun = stage.best(affordable(stage, units))
+        wide = widened(begun, data, units, plan.seed)
+        wide = run(wide, plan.levenberg, f"{units} units", report)
+        if not AS_GOOD * np.min(error(wide)) < np.min(error(stage)):
+            break
+        stage = wide
+    return stage
+
+
+def affordable(stage: Stage, units: int) -> int:
+    """How many fits with so many units may go on together."""
+    weights = stage.problem.sizes._replace(m=units).total
+    return max(1, int(COST / (np.sum(stage.problem.rows) * weights**2)))
 
 
 def all_scores(data: Data, stages: Sequence[Stage]) -> tuple[Int[Array, " M"], Float[Array, " M"]]:
     """Orders and scores of the fits of all stages, one of which at least runs free."""
-    scores = _together(stages, partial(scores_of, data))
+    scores = together(stages, partial(scores_of, data))
     if not np.isfinite(scores).any():
         raise DataError("no state-space model runs free on these records")
-    return _together(stages, lambda stage: stage.orders), scores
+    return together(stages, lambda stage: stage.orders), scores
 
 
 def scores_of(data: Data, stage: Stage) -> Float[Array, " M"]:
@@ -255,48 +311,3 @@ def scores_of(data: Data, stage: Stage) -> Float[Array, " M"]:
     with np.errstate(all="ignore"):
         found = np.sqrt(np.mean(miss**2, axis=(1, 2)))
     return np.where(np.isfinite(found), found, np.inf)
-
-
-def picked(stage: Stage, lanes: Array) -> Stage:
-    """Some of the fits."""
-    state, prior = levenberg.choose(stage.state, stage.prior, lanes, stage.problem.pick)
-    return Stage(stage.problem, prior, state)
-
-
-def moved(stages: Sequence[Stage], data: Data, plan: Search) -> Stage:
-    """Fits on other records, or again on the same ones.
-
-    States that none of them has are left out where the records are longer; where they are short
-    nothing new is compiled.
-    """
-    old, orders = stages[0].problem.sizes, _together(stages, lambda stage: stage.orders)
-    same = sum(map(len, data.u)) <= plan.rows
-    sizes = data.sizes(old.nx if same else int(orders.max()), old.m)
-
-    def all_of(values: Callable[[Stage], Array]) -> Array:
-        return np.concatenate([repacked(s.problem.sizes, sizes, values(s)) for s in stages])
-
-    w, mask = all_of(lambda s: s.state.w), all_of(lambda s: s.state.mask)
-    mean = all_of(lambda s: s.prior.mean)
-    if not old.m:  # what grows on short pieces would blow up on long records
-        A = split(sizes, w).state[..., : sizes.nx]
-        A[:] = np.stack([within(one) for one in A])
-    split(sizes, mask).first[:] = (np.arange(sizes.nx) < orders[:, None])[:, None]
-    problem = FreeRuns(sizes, data.rows, lanes=len(w), seed=plan.seed)
-    alpha = _together(stages, lambda stage: stage.state.alpha)
-    begun = levenberg.begin(problem, w, mask, alpha, problem.carry(len(w)), levenberg.Settings())
-    return Stage(problem, prior_of(sizes, mean), begun)
-
-
-def repacked(old: Sizes, new: Sizes, w: Float[Array, "M P"]) -> Float[Array, "M Q"]:
-    """Weights with fewer or more states; on other records the first states are not known yet."""
-    found = np.zeros((len(w), new.total), w.dtype)
-    source, target, n = split(old, w), split(new, found), min(old.nx, new.nx)
-    own, there = (np.concatenate([np.arange(n), np.arange(s.nx, s.features)]) for s in (old, new))
-    target.state[..., :n, there] = source.state[..., :n, :][..., own]
-    target.out[..., there] = source.out[..., own]
-    read = n + old.nu + 1
-    target.unit[..., there[:read]] = source.unit[..., own[:read]]
-    if old.records == new.records:
-        target.first[..., :n] = source.first[..., :n]
-    return found
