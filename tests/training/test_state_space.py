@@ -21,7 +21,7 @@ from occamid.training.state_space import (
     start,
 )
 from occamid.training.state_space.fit import linear, nonlinear
-from occamid.training.state_space.fitted import Fitted, as_flat, as_network
+from occamid.training.state_space.fitted import Fitted, as_flat, as_network, basis_changes
 from occamid.training.state_space.normal_equations import FreeRuns, chunks
 from occamid.training.state_space.observed import observed
 from occamid.training.state_space.priors import prior_of, standardised, weights_of
@@ -426,6 +426,29 @@ def test_fits_with_more_states_start_where_those_with_fewer_are() -> None:
         at = [split(s, 0.3 * v) for s, v in ((old, small), (new, large))]
         runs = [simulate(s, w, u, w.first[0])[1] for s, w in zip((old, new), at, strict=True)]
         np.testing.assert_allclose(runs[0], runs[1])
+
+
+def test_changes_of_the_states_basis_move_no_output_and_leave_no_doubt() -> None:
+    w, u = weights(), rows()[0][0]
+    changes = basis_changes(SIZES, w)
+    assert changes.shape == (SIZES.total, 3 * 3 + 3)
+    assert np.linalg.matrix_rank(changes) == 12
+    for change in changes.T:
+        there, back = (split(SIZES, w + step * change) for step in (1e-6, -1e-6))
+        for record in range(SIZES.records):
+            one, other = (simulate(SIZES, v, u, v.first[record])[1] for v in (there, back))
+            np.testing.assert_allclose(one, other, atol=1e-10)
+    u, y = stable_twin(2, 0)
+    (fit,) = search([(u, y, np.ones(len(u)))], Search((2,)))
+    covariance, place = fit.covariance()
+    precision = fit.precision[np.ix_(place, place)]
+    d = np.sqrt(np.diag(precision))
+    along = d[:, None] * basis_changes(fit.sizes, fit.w)[place]
+    scaled = d[:, None] * covariance * d
+    np.testing.assert_allclose(along.T @ scaled @ along, 0.0, atol=1e-6 * np.abs(along).max() ** 2)
+    across = np.linalg.svd(along)[0][:, np.linalg.matrix_rank(along) :]
+    inner = across.T @ (precision / d / d[:, None]) @ across
+    np.testing.assert_allclose(across.T @ scaled @ across, np.linalg.inv(inner), rtol=1e-6)
 
 
 def test_added_units_change_little_and_those_that_left_begin_again() -> None:

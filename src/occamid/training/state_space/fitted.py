@@ -76,13 +76,35 @@ class Fitted:
         return whole.compact(params, live)
 
     def covariance(self) -> tuple[Float[Array, "n n"], Array]:
-        """Covariance of the weights that are left, and their places in ``w``."""
+        """Covariance of the weights that are left, and their places in ``w``.
+
+        The basis of the states is arbitrary: along its changes nothing is doubtful.
+        """
         place = np.flatnonzero(self.mask)
         part = self.precision[np.ix_(place, place)]
         d = np.sqrt(np.diag(part))
-        values, vectors = np.linalg.eigh(part / d / d[:, None])
-        root = vectors / np.sqrt(np.maximum(values, 1e-13)) / d[:, None]
+        changes = d[:, None] * basis_changes(self.sizes, self.w)[place]
+        left, size, _ = np.linalg.svd(changes)
+        others = left[:, np.sum(size > 1e-9 * size.max(initial=1e-300)) :]
+        values, vectors = np.linalg.eigh(others.T @ (part / d / d[:, None]) @ others)
+        root = others @ vectors / np.sqrt(np.maximum(values, 1e-13)) / d[:, None]
         return root @ root.T, place
+
+
+def basis_changes(sizes: Sizes, w: Float[Array, " P"]) -> Float[Array, "P n"]:
+    """How weights move when the states become ``x + T x + t``, for every entry of T and t."""
+    at, n, read = split(sizes, w), sizes.nx, sizes.nx + sizes.nu
+    T = np.concatenate([np.eye(n * n).reshape(-1, n, n), np.zeros((n, n, n))])
+    t = np.concatenate([np.zeros((n * n, n)), np.eye(n)])
+    moves = np.zeros((len(T), sizes.total))
+    to = split(sizes, moves)
+    to.state[:] = T @ at.state
+    to.first[:] = at.first @ T.swapaxes(1, 2) + t[:, None]
+    to.state[..., read] += t
+    for new, old in ((to.state, at.state), (to.unit, at.unit), (to.out, at.out)):
+        new[..., :n] -= old[:, :n] @ T
+        new[..., read] -= t @ old[:, :n].T
+    return moves.T
 
 
 def as_network(sizes: Sizes, w: Float[Array, "*b P"]) -> tuple[StateSpace, dict[str, Array]]:
