@@ -6,9 +6,9 @@ parameters of order n.  For networks with units that says little, and neither do
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, the smallest order about as good as the best is taken, and its best restarts are finished.
 Short pieces of a long record do not show what drifts: there the best restarts of several orders run
-some iterations on all rows, and those of the best order and of one with fewer states are finished;
+some iterations through all of it, and those of the best order and of one with fewer states go on;
 whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
-how many units there are: models begin with few, and get more as long as the error falls.
+how many units there are: models begin with few, and get twice as many as long as the error falls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ from occamid.training.state_space.fit import (
 )
 from occamid.training.state_space.fitted import Fitted
 from occamid.training.state_space.normal_equations import FreeRuns
-from occamid.training.state_space.priors import groups, prior_of, standardised, weights_of
+from occamid.training.state_space.priors import (
+    groups,
+    order_mask,
+    prior_of,
+    standardised,
+    weights_of,
+)
 from occamid.training.state_space.resizing import moved, picked, together, widened
 from occamid.training.state_space.start import Linear, Rows
 from occamid.training.state_space.subspace import best_order, subspace
@@ -51,7 +57,7 @@ SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are sc
 AS_GOOD = 1.05  # times the best score: a smaller order, or fewer units, are taken
 SHORTEST = 60  # rows in all that a fit is made of
 FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations
-COST = 4e9  # rows × outputs × weights² of the fits that go on together
+COST = 1e9  # rows × outputs × weights² of the fits that go on together
 
 
 @dataclass(frozen=True)
@@ -140,27 +146,30 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
 
         def end(stage: Stage) -> list[Fitted]:
             with jax.enable_x64(True):  # each thread has its own
-                stage = run(stage, plan.levenberg, "last round", report)
-                if plan.units and not (short or plan.fixed):
+                if plan.units and not short:
                     stage = grown(stage, whole, plan, report)
-                return finished(whole, stage)
+                return finished(whole, run(stage, plan.levenberg, "last round", report))
 
         return list(chain(*side_by_side([partial(end, stage) for stage in stages])))
 
 
 def projected(data: Data, plan: Search) -> Stage:
-    """The linear model that projections find, with a prior as wide as its weights are large."""
+    """The linear model that projections find, with a prior as wide as its weights are large.
+
+    Models of all orders have room for the largest, so that what is compiled serves every fold.
+    """
     order = best_order(data.rows, plan.orders)
-    sizes, fit = data.sizes(order, 0), subspace(data.rows, order)
+    sizes, fit = data.sizes(max(plan.orders), 0), subspace(data.rows, order)
     w = weights_of(sizes, Linear(fit.A, fit.B, fit.C, fit.D))
     at = split(sizes, w)
-    at.out[:, order + sizes.nu], at.first[:] = fit.c, fit.first
+    at.out[:, sizes.nx + sizes.nu], at.first[:, :order] = fit.c, fit.first
     problem = FreeRuns(sizes, data.rows, seed=plan.seed)
     x, _ = problem.outputs(w[None], problem.carry(1))
     seen = problem.inside(data.weight)
-    w = standardised(sizes, w, x[0][seen[0]][seen[1]])[None]
+    own = order_mask(sizes, order)
+    w = np.where(own, standardised(sizes, w, x[0][seen[0]][seen[1]]), 0.0)[None]
     alpha, settings = np.ones((1, groups(sizes)[1])), levenberg.Settings()
-    begun = levenberg.begin(problem, w, w != 0, alpha, problem.carry(1), settings)
+    begun = levenberg.begin(problem, w, own[None], alpha, problem.carry(1), settings)
     prior = prior_of(sizes, np.zeros_like(w))
     return Stage(problem, prior, levenberg.heard(problem, begun, prior, settings))
 
@@ -267,7 +276,7 @@ def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> lis
     sound = np.isfinite(errors)
     if not sound.any():
         raise DataError("no state-space model runs free on these records")
-    ranked = orders[np.argsort(np.where(sound, errors, np.inf), kind="stable")][: sound.sum()]
+    ranked = orders[np.argsort(errors, kind="stable")][: sound.sum()]
     each = [ranked[0], *ranked[ranked < ranked[0]][:1]]
     own = [picked(stage, np.flatnonzero(sound & (orders == n))) for n in each]
     stages = [moved([one], data, False, plan.seed) for one in own]
@@ -277,11 +286,12 @@ def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> lis
 
 def grown(stage: Stage, data: Data, plan: Search, report: Report | None) -> Stage:
     """Fits with more and more units, as long as that makes the error clearly smaller."""
-    most, more = 2 * plan.units, stage.problem.sizes.m
-    for units in range(2 * more, most + 1, more):
-        begun = stage.best(affordable(stage, units))
-        wide = widened(begun, data, units, plan.seed)
-        wide = run(wide, plan.levenberg, f"{units} units", report)
+    settings = levenberg.Settings(plan.iterations // 2, bend=0.0)  # the last round is a full one
+    stage = run(stage, settings, "some units", report)
+    units, most = stage.problem.sizes.m, 2 * plan.units
+    while not plan.fixed and (units := 2 * units) <= most:
+        wide = widened(stage.best(affordable(stage, units)), data, units, plan.seed)
+        wide = run(wide, settings, f"{units} units", report)
         if not AS_GOOD * np.min(error(wide)) < np.min(error(stage)):
             break
         stage = wide
