@@ -57,11 +57,16 @@ def test_of_many_records_the_long_ones_are_taken() -> None:
 def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     twin = twins.make("hairdryer-twin", 0)
     found = families(Options(), (twin.estimation,), given=1000)
-    kinds = ["linear"] * 4 + ["response"] + ["curved"] * 2 + ["state-space"]
+    kinds = ["linear"] * 5 + ["response"] + ["curved"] * 2 + ["state-space"]
     assert [f.kind for f in found] == kinds
     plain = [f.name for f in found if f.settings is None]
-    assert plain == ["arx", "output-error", "state-space-linear", "state-space"]
+    assert plain == ["arx", "output-error", "subspace", "state-space-linear", "state-space"]
     assert all(s.seed == 0 for s in settings_of(found))
+    assert found[2].search is not None
+    assert found[2].search.projected
+    (given,) = (f for f in families(Options(order=5), (twin.estimation,)) if f.name == "subspace")
+    assert given.search is not None
+    assert given.search.orders == (5,)
     fixed = families(Options(input_lags=4, output_lags=2, seed=3, lam=0.01), (twin.estimation,))
     assert len(settings_of(fixed)) == len(fixed)  # plain least squares takes no orders
     assert {s.input_lags for s in settings_of(fixed)} == {4}
@@ -88,7 +93,7 @@ def test_state_space_models_are_tried_where_there_are_rows_enough_or_if_asked_fo
     twin = twins.make("hairdryer-twin", 0).estimation
     for effort, given, tried in (("quick", 1499, 0), ("quick", 1500, 2), ("standard", 399, 0)):
         found = families(Options(effort=effort), (twin,), given)
-        assert sum(f.search is not None for f in found) == tried
+        assert sum(f.name.startswith("state-space") for f in found) == tried
     asked = Options(effort="quick", network="state-space", order=3, units=4, restarts=5, seed=7)
     (only,) = families(asked, (twin[:100],))
     assert only.search is not None

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from occamid.data.record import Record
+from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError
+from occamid.reporting.figures import sparsity_figure
 from occamid.training.state_space import Search, search
-from occamid.training.state_space.subspace import best_order, subspace
+from occamid.training.state_space.observed import observed
+from occamid.training.state_space.subspace import Fit, best_order, subspace
 from occamid_benchmarks.baselines.subspace import fit_subspace
 
 A = np.array([[0.9, 0.2, 0.0], [0.0, 0.7, 0.0], [0.0, 0.0, -0.5]])
@@ -31,10 +34,12 @@ def plant(lengths: tuple[int, ...], noise: float = 0.0, slow: float = 0.0) -> Ro
     return found
 
 
-def run(A: np.ndarray, B: np.ndarray, C: np.ndarray, D: np.ndarray, u: np.ndarray, x: np.ndarray):
+def run(fit: Fit, u: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Outputs of a free run, by a plain loop."""
+    A, B, C, D, c = fit[:5]
     outputs = []
     for now in u:
-        outputs.append(C @ x + D @ now)
+        outputs.append(C @ x + D @ now + c)
         x = A @ x + B @ now
     return np.array(outputs)
 
@@ -47,10 +52,7 @@ def test_a_plant_is_recovered_from_records_with_blanks() -> None:
     np.testing.assert_allclose(np.sort(np.linalg.eigvals(fit.A)), [-0.5, 0.7, 0.9], atol=1e-9)
     np.testing.assert_allclose(fit.D, D, atol=1e-4)
     np.testing.assert_allclose(fit.c, 0.3, atol=1e-4)
-    by_loop = [
-        run(fit.A, fit.B, fit.C, fit.D, u, x) + fit.c
-        for (u, _, _), x in zip(rows, fit.first, strict=True)
-    ]
+    by_loop = [run(fit, u, x) for (u, _, _), x in zip(rows, fit.first, strict=True)]
     np.testing.assert_allclose(fit.outputs, np.concatenate(by_loop), atol=1e-9)
     seen = np.concatenate([w for _, _, w in rows]) > 0
     y = np.concatenate([y for _, y, _ in rows])
@@ -62,8 +64,8 @@ def test_noisy_models_equal_those_of_another_implementation() -> None:
     other = fit_subspace(Record(u=u, y=y), 3, 0, 20)
     scale_u, scale_y = u.std(axis=0), y.std(axis=0)
     fit = subspace([((u - u.mean(axis=0)) / scale_u, (y - y.mean(axis=0)) / scale_y, weight)], 3)
-    poles = [np.sort(np.linalg.eigvals(m).real) for m in (fit.A, other.A)]
-    np.testing.assert_allclose(*poles, rtol=1e-6)
+    ours, theirs = (np.sort(np.linalg.eigvals(m).real) for m in (fit.A, other.A))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     gain = fit.C @ np.linalg.solve(np.eye(3) - fit.A, fit.B) + fit.D
     expected = other.C @ np.linalg.solve(np.eye(3) - other.A, other.B) + other.D
     np.testing.assert_allclose(gain * scale_y[:, None] / scale_u, expected, rtol=2e-3)
@@ -76,12 +78,14 @@ def test_the_order_is_found_on_held_back_rows_under_coloured_noise() -> None:
 def test_a_search_by_projection_leaves_a_model_with_its_doubt() -> None:
     rows = plant((400,), noise=0.1)
     (fit,) = search(rows, Search((1, 2, 3, 4), projected=True))
-    w = fit.weights
-    states = w.state[:, 3 + 2]  # its own offsets, for its states have mean zero
+    assert fit.sizes.nx == 4  # room for the largest, of which it uses three
+    w, n = fit.weights, fit.sizes.nx
     x, outputs = w.first[0], []
     for now in rows[0][0]:
-        outputs.append(w.out[:, :3] @ x + w.out[:, 3:5] @ now + w.out[:, 5])
-        x = w.state[:, :3] @ x + w.state[:, 3:5] @ now + states
+        read = np.concatenate([x, now, [1.0]])  # its own offsets: its states have mean zero
+        outputs.append(w.out @ read)
+        x = w.state @ read
+    assert np.flatnonzero(np.any(w.out[:, :n], axis=0)).tolist() == [0, 1, 2]
     miss = np.array(outputs) - rows[0][1]
     np.testing.assert_allclose(np.sqrt(np.mean(miss**2, axis=0)), fit.error, rtol=1e-9)
     assert np.all(fit.error < 0.11)
@@ -90,6 +94,22 @@ def test_a_search_by_projection_leaves_a_model_with_its_doubt() -> None:
     assert np.sqrt(values.max()) < 10  # no direction is left to the widest prior
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_model_without_units_is_drawn_without_empty_pictures() -> None:
+    ((u, y, weight),) = plant((400,), noise=0.1)
+    record = Record(u=u, y=y)
+    scaling = fit_scaling([record], "standardize")
+    scaled = scaling.apply(record)
+    (fit,) = search([(scaled.u, scaled.y, weight)], Search((3,), projected=True))
+    model = observed(fit, record, scaling).model
+    drawn = [axis for axis in sparsity_figure(model).axes if axis.images]
+    assert [axis.get_title().split()[0] for axis in drawn] == [
+        *("state.W_x", "state.W_u", "out.W_x", "out.W_u"),
+    ]
+
+
 def test_too_few_rows_are_said() -> None:
-    with pytest.raises(DataError, match="too short"):
+    with pytest.raises(DataError, match="of order 0 at most"):
         subspace(plant((12,)), 2)
+    with pytest.raises(DataError, match="of order 4 at most"):
+        search(plant((90,)), Search((8,), projected=True))

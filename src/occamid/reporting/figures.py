@@ -141,7 +141,7 @@ def _band(found: Run, sigmas: float | None) -> tuple[np.ndarray, np.ndarray]:
 
 def sparsity_figure(model: Model) -> Figure:
     """Every weight matrix: blue where a weight is kept, white where it is pruned."""
-    weights = matrices(model.weights)
+    weights = {name: W for name, W in matrices(model.weights).items() if W.size}
     columns = min(4, len(weights))
     lines = -(-len(weights) // columns)
     figure = _figure(2.6 * columns, 2.4 * lines)

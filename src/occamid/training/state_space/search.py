@@ -141,7 +141,8 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
                 best = [by_score(data, found, plan.members)]
                 stages = [moved(best, whole, short, plan.seed)]
             else:
-                begun = moved(finalists(data, found, plan.members), whole, short, plan.seed)
+                best = finalists(data, found, plan.members)
+                begun = [moved([stage], whole, short, plan.seed) for stage in best]
                 stages = tasted(begun, whole, plan, report)
 
         def end(stage: Stage) -> list[Fitted]:
@@ -266,22 +267,30 @@ def finalists(data: Data, stages: Sequence[Stage], restarts: int) -> list[Stage]
     ]
 
 
-def tasted(stage: Stage, data: Data, plan: Search, report: Report | None) -> list[Stage]:
+def tasted(stages: Sequence[Stage], data: Data, plan: Search, report: Report | None) -> list[Stage]:
     """The fits of the order that is best after some iterations on all rows, and of a smaller one.
 
     Each goes on with its own states only; where that is dear, not all of its restarts do.
     """
-    stage = run(stage, levenberg.Settings(TASTE, bend=0.0), "all rows", report)
-    errors, orders = error(stage), stage.orders
+
+    def taste(stage: Stage) -> Stage:
+        with jax.enable_x64(True):  # each thread has its own
+            return run(stage, levenberg.Settings(TASTE, bend=0.0), "all rows", report)
+
+    stages = side_by_side([partial(taste, stage) for stage in stages])
+    errors, orders = together(stages, error), together(stages, lambda stage: stage.orders)
     sound = np.isfinite(errors)
     if not sound.any():
         raise DataError("no state-space model runs free on these records")
     ranked = orders[np.argsort(errors, kind="stable")][: sound.sum()]
     each = [ranked[0], *ranked[ranked < ranked[0]][:1]]
-    own = [picked(stage, np.flatnonzero(sound & (orders == n))) for n in each]
-    stages = [moved([one], data, False, plan.seed) for one in own]
-    units = stage.problem.sizes.m
-    return [one.best(max(affordable(one, units), plan.members // 2)) for one in stages]
+    own = []
+    for n in each:
+        stage = next(s for s in stages if n in s.orders)  # one order is in one stage
+        lanes = np.isfinite(error(stage)) & (stage.orders == n)
+        own.append(moved([picked(stage, np.flatnonzero(lanes))], data, False, plan.seed))
+    units = own[0].problem.sizes.m
+    return [one.best(max(affordable(one, units), plan.members // 2)) for one in own]
 
 
 def grown(stage: Stage, data: Data, plan: Search, report: Report | None) -> Stage:

@@ -40,7 +40,10 @@ class Fit(NamedTuple):
 
 def subspace(rows: Sequence[Rows], order: int) -> Fit:
     """A model of this order."""
-    return _fits(_beginnings(rows), (order,))[0]
+    few = _beginnings(rows)
+    if order >= (horizon := _horizon(few)):
+        raise DataError(f"the records allow subspace models of order {horizon - 1} at most")
+    return _fits(few, (order,))[0]
 
 
 def best_order(rows: Sequence[Rows], orders: Sequence[int]) -> int:
@@ -97,10 +100,7 @@ def _begins(weight: Float[Array, " T"], length: int) -> Array:
 
 def _observability(rows: Sequence[Rows]) -> Float[Array, "h*ny h*ny"]:
     """Left singular vectors of the future outputs' part that past data explain."""
-    horizon = _horizon(rows)
-    if horizon < 2:
-        raise DataError("the records are too short for subspace identification.")
-    whole = []
+    horizon, whole = _horizon(rows), []
     for u, y, weight in rows:
         begins = _begins(weight, 2 * horizon)
         place = begins[:, None] + np.arange(2 * horizon)
