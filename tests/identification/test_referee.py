@@ -251,7 +251,7 @@ def test_bands_take_their_width_from_held_back_errors_by_horizon() -> None:
 
 
 @pytest.mark.parametrize("wide", [2.0, 0.1])
-@pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("sigma", [0.02, 0.5, 1.0, 3.0])
 def test_no_band_is_narrowed_unless_errors_in_its_own_units_ask_for_it_too(
     wide: float, sigma: float
 ) -> None:
@@ -264,8 +264,11 @@ def test_no_band_is_narrowed_unless_errors_in_its_own_units_ask_for_it_too(
     hearing = Hearing(models=[(theirs, Fold(whole([record]), parts, whole([record])))])
     first, found = (calibrated(model, hearing, gain=1.0).inflation for model in (theirs, ours))
     assert np.all(first < 1) if wide == 2.0 else np.all(first > 1)
-    asked = first / sigma
-    np.testing.assert_allclose(found, np.maximum(first, np.minimum(asked, 1.0)), rtol=1e-6)
+    asked = first / sigma  # a band that is far too narrow is widened halfway
+    both = np.maximum(first, np.minimum(asked, np.sqrt(asked)))
+    np.testing.assert_allclose(found, both if wide == 2.0 else first, rtol=1e-6)
+    if wide == 2.0 and sigma == 0.02:
+        assert np.all((found > 1) & (found < asked))
 
 
 def test_without_parts_for_predictions_their_bands_stay_as_they_are() -> None:

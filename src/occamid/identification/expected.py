@@ -181,7 +181,8 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
 
     The errors are counted in units of the bands of the folds' models.  Where those were too wide,
     the errors are counted in units of this model's band, too, on some of the same rows: its
-    posterior may be much narrower than theirs, and no band is narrowed unless both ask for it.
+    posterior may be much narrower than theirs.  No band is narrowed unless both ask for it; where
+    the second asks for a wider one it gets half of it (the root): it may be as good as it says.
     ``gain`` is what more data brings; it makes no band narrower than the posterior says.
     """
     units = [
@@ -204,7 +205,8 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     if few and wide:
         pairs = list(zip([said[k] for k in few], _heard([again[k] for k in few]), strict=True))
         for k in wide:
-            found[k] = np.maximum(found[k], np.minimum(_asked(k, pairs), 1.0))
+            asked = _asked(k, pairs)
+            found[k] = np.maximum(found[k], np.minimum(asked, np.sqrt(asked)))
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
 
 
