@@ -99,6 +99,10 @@ def test_state_space_models_are_tried_where_there_are_rows_enough_or_if_asked_fo
     assert only.search is not None
     assert (only.search.orders, only.search.units) == ((3,), 4)
     assert (only.search.restarts, only.search.seed) == (5, 7)
+    assert only.search.fixed
+    (free,) = families(Options(network="state-space"), (twin,))
+    assert free.search is not None
+    assert not free.search.fixed
     (linear,) = families(Options(network="state-space", units=0), (twin,))
     assert linear.name == "state-space-linear"
 

@@ -20,14 +20,14 @@ from occamid.training.state_space import (
     search,
     start,
 )
-from occamid.training.state_space.fit import linear, nonlinear
+from occamid.training.state_space.fit import error, linear, nonlinear, run
 from occamid.training.state_space.fitted import Fitted, as_flat, as_network, basis_changes
 from occamid.training.state_space.normal_equations import FreeRuns, chunks
 from occamid.training.state_space.observed import observed
 from occamid.training.state_space.priors import prior_of, standardised, weights_of
 from occamid.training.state_space.resizing import repacked, widened
-from occamid.training.state_space.search import excerpt
 from occamid.training.state_space.sensitivity import Sums, sums
+from occamid.training.state_space.start import excerpt
 from occamid.training.state_space.trajectory import (
     Run,
     Segments,
@@ -473,9 +473,20 @@ def test_added_units_change_little_and_those_that_left_begin_again() -> None:
     assert np.all(after.unit[:, [1, 3, 4]] != 0)
     assert np.all(split(new, wide.state.mask).unit)
     assert np.all(np.abs(after.state[..., [5, 7, 8]]) < 1e-2)  # they begin near zero
-    outputs = [s.problem.outputs(s.state.w, s.state.carry)[1] for s in (stage, wide)]
+    assert np.all(after.out[..., [5, 7, 8]] == 0)
+    y_wide = wide.problem.outputs(wide.state.w, wide.state.carry)[1][0][: len(u)]
     alone = simulate(old, split(old, state.w[0]), u, before.first[0, 0])[1]
-    np.testing.assert_allclose(outputs[1][0][: len(u)], alone, atol=0.2)
+    np.testing.assert_allclose(y_wide, alone, atol=0.05)
+
+
+def test_fits_at_rest_can_go_on() -> None:
+    """The last round begins where growth ended, perhaps with nothing left to do."""
+    u, y = stable_twin(1, 0)
+    data, plan = data_of([(u, y)]), Plan(order=1)
+    stage = linear(data, [1], plan)
+    calm = stage.state._replace(resting=np.full(1, 99))
+    found = run(stage._replace(state=calm), levenberg.Settings(12), "last round")
+    np.testing.assert_allclose(error(found), error(stage), rtol=1e-3)
 
 
 def test_units_are_added_while_the_error_falls_and_no_longer() -> None:

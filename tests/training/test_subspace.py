@@ -59,6 +59,27 @@ def test_a_plant_is_recovered_from_records_with_blanks() -> None:
     assert np.abs(fit.outputs - y)[seen][20:].max() < 2e-3  # first states are held a little
 
 
+def test_a_record_too_short_for_a_window_tells_no_poles_and_disturbs_nobody() -> None:
+    rows = plant((400, 30, 3))
+    fit = subspace(rows, 3)
+    np.testing.assert_allclose(np.sort(np.linalg.eigvals(fit.A)), [-0.5, 0.7, 0.9], atol=1e-9)
+    assert fit.first.shape == (3, 3)
+    y = np.concatenate([y for _, y, _ in rows])
+    assert np.sqrt(np.mean((fit.outputs - y) ** 2)) < 1e-2
+    assert best_order(rows, (1, 3, 4)) == 3
+
+
+def test_of_long_records_pieces_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("occamid.training.state_space.subspace.ROWS", 3000)
+    rows = plant((6000,))
+    rows[0][0][:1000], rows[0][1][:1000] = 0.0, 0.3  # at rest: the first piece says nothing
+    fit = subspace(rows, 3)
+    assert len(fit.outputs) == 3000
+    assert fit.first.shape == (1, 3)
+    np.testing.assert_allclose(fit.first, 0.0, atol=1e-2)
+    np.testing.assert_allclose(np.sort(np.linalg.eigvals(fit.A)), [-0.5, 0.7, 0.9], atol=1e-9)
+
+
 def test_noisy_models_equal_those_of_another_implementation() -> None:
     ((u, y, weight),) = plant((600,), noise=0.3)
     other = fit_subspace(Record(u=u, y=y), 3, 0, 20)

@@ -206,7 +206,8 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
         pairs = list(zip([said[k] for k in few], _heard([again[k] for k in few]), strict=True))
         for k in wide:
             asked = _asked(k, pairs)
-            found[k] = np.maximum(found[k], np.minimum(asked, np.sqrt(asked)))
+            both = np.maximum(found[k], np.minimum(asked, np.sqrt(asked)))
+            found[k] = np.where(found[k] < 1.0, both, found[k])
     return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
 
 

@@ -242,4 +242,5 @@ def _candidate(model: Ensemble, family: Family) -> Network:
     network = model.network
     if family.search is None or not isinstance(network, Observer):
         return network
-    return replace(network.plant, units=family.search.units)
+    units = max(family.search.units, network.plant.units)  # of long records it may have grown
+    return replace(network.plant, units=units)

@@ -181,6 +181,8 @@ def _descend(problem: Problem, state: State, at: Expansion, prior: Prior, s: Set
     best, open_ = state, np.isfinite(before) & (state.resting < s.patience)
     energy, damping = before.copy(), state.damping.copy()
     for _ in range(s.tries):
+        if not open_.any():
+            break
         delta = np.zeros_like(gradient)
         delta[open_] = -_solve(A[open_], damping[open_], gradient[open_])
         delta = np.where(state.mask, delta, 0.0)
@@ -198,8 +200,6 @@ def _descend(problem: Problem, state: State, at: Expansion, prior: Prior, s: Set
         energy = np.where(kept, new, energy)
         damping = np.where(kept, damping / s.down, np.where(open_, damping * s.up, damping))
         open_ = open_ & ~kept
-        if not open_.any():
-            break
     fall = (before - energy) / np.maximum(np.abs(before), 1e-300)
     slow = (fall < s.settled) & ((damping < 1) | open_)  # short steps of a damped fit are no rest
     resting = np.where(slow, state.resting + 1, 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -23,30 +21,21 @@ def picked(stage: Stage, lanes: Array) -> Stage:
     return Stage(stage.problem, prior, state)
 
 
-def together(stages: Sequence[Stage], of: Callable[[Stage], Array]) -> Array:
-    """One array of what every fit of all stages has."""
-    return np.concatenate([of(stage) for stage in stages])
-
-
-def moved(stages: Sequence[Stage], data: Data, same: bool, seed: int) -> Stage:
+def moved(stage: Stage, data: Data, same: bool, seed: int) -> Stage:
     """Fits on other records, or again on the same ones.
 
     States that none of them has are left out, unless nothing new is to be compiled (``same``).
     """
-    old, orders = stages[0].problem.sizes, together(stages, lambda stage: stage.orders)
+    old, orders = stage.problem.sizes, stage.orders
     sizes = data.sizes(old.nx if same else int(orders.max()), old.m)
-
-    def all_of(values: Callable[[Stage], Array]) -> Array:
-        return np.concatenate([repacked(s.problem.sizes, sizes, values(s)) for s in stages])
-
-    w, mask = all_of(lambda s: s.state.w), all_of(lambda s: s.state.mask)
-    mean = all_of(lambda s: s.prior.mean)
+    w, mask, mean = (
+        repacked(old, sizes, v) for v in (stage.state.w, stage.state.mask, stage.prior.mean)
+    )
     if not old.m:  # what grows on short pieces would blow up on long records
         A = split(sizes, w).state[..., : sizes.nx]
         A[:] = np.stack([within(one) for one in A])
     split(sizes, mask).first[:] = (np.arange(sizes.nx) < orders[:, None])[:, None]
-    alpha = together(stages, lambda stage: stage.state.alpha)
-    return _begun(sizes, data, w, mask, alpha, mean, seed)
+    return _begun(sizes, data, w, mask, stage.state.alpha, mean, seed)
 
 
 def widened(stage: Stage, data: Data, units: int, seed: int) -> Stage:

@@ -13,7 +13,7 @@ how many units there are: models begin with few, and get twice as many as long a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -47,8 +47,8 @@ from occamid.training.state_space.priors import (
     standardised,
     weights_of,
 )
-from occamid.training.state_space.resizing import moved, picked, together, widened
-from occamid.training.state_space.start import Linear, Rows
+from occamid.training.state_space.resizing import moved, picked, widened
+from occamid.training.state_space.start import Linear, Rows, excerpt
 from occamid.training.state_space.subspace import best_order, subspace
 from occamid.training.state_space.trajectory import split
 
@@ -69,7 +69,7 @@ class Search:
         units: number of units; 0 is a linear model.  Models of long records begin with half of them
             and may get twice as many, unless they are ``fixed``.
         restarts: starts of the units for every order.
-        members: how many fits are finished at most.
+        members: how many fits of each order are finished at most.
         screening: iterations of every restart on part of the rows.
         iterations: of those that are finished, on all rows.
         rows: the most that restarts are screened on.
@@ -112,8 +112,11 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
     if seen < SHORTEST:
         raise DataError(f"{seen} rows are too few for a state-space model ({SHORTEST} at least)")
-    few = excerpt(rows, plan.rows)
     whole = scored_data(rows, [np.zeros(len(u), bool) for u, _, _ in rows])
+    if plan.projected:
+        with jax.enable_x64(True):
+            return finished(whole, projected(whole, plan))
+    few = excerpt(rows, plan.rows)
     short = seen <= plan.rows
     quick = Plan(
         order=max(plan.orders),
@@ -124,25 +127,22 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         seed=plan.seed,
         levenberg=levenberg.Settings(bend=0.0),  # which doubles what a short fit costs
     )
-    if plan.projected:
-        with jax.enable_x64(True):
-            return finished(whole, projected(whole, plan))
     parts = in_two(tuple(n for n in plan.orders if n <= most_states(few)) or (1,))
     with jax.enable_x64(True):
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
             found = [linear(data, orders, quick, report) for orders in parts]
-            stages = [moved([by_criterion(data, found)], whole, short, plan.seed)]
+            stages = [moved(by_criterion(data, found), whole, short, plan.seed)]
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
             bases = [linear(data, orders, quick, report) for orders in parts]
             found = [nonlinear(data, base, quick, report) for base in bases]
             if short:
-                best = [by_score(data, found, plan.members)]
+                best = by_score(data, found, plan.members)
                 stages = [moved(best, whole, short, plan.seed)]
             else:
-                best = finalists(data, found, plan.members)
-                begun = [moved([stage], whole, short, plan.seed) for stage in best]
+                each = finalists(data, found, plan.members)
+                begun = [moved(stage, whole, short, plan.seed) for stage in each]
                 stages = tasted(begun, whole, plan, report)
 
         def end(stage: Stage) -> list[Fitted]:
@@ -198,22 +198,6 @@ def scored(length: int) -> Bool[Array, " T"]:
     return np.any([(at >= low) & (at < high) for low, high in SCORED], axis=0)
 
 
-def excerpt(rows: Sequence[Rows], most: int) -> list[Rows]:
-    """Evenly spaced pieces of long records, about ``most`` rows in all."""
-    total = sum(len(u) for u, _, _ in rows)
-    if total <= most:
-        return list(rows)
-    found: list[Rows] = []
-    for u, y, weight in rows:
-        length = max(2, round(most * len(u) / total))
-        pieces = min(3, max(1, length // 500))
-        size = length // pieces
-        for first in np.linspace(0, len(u) - size, pieces).round().astype(int):
-            part = slice(int(first), int(first) + size)
-            found.append((u[part], y[part], weight[part]))
-    return found
-
-
 def by_criterion(data: Data, stages: Sequence[Stage]) -> Stage:
     """The linear model whose order has the smallest BIC."""
     sizes, rows = stages[0].problem.sizes, stages[0].problem.rows
@@ -230,6 +214,11 @@ def by_criterion(data: Data, stages: Sequence[Stage]) -> Stage:
 
 def _squares(stage: Stage) -> Float[Array, "M ny"]:
     return np.where(np.isfinite(stage.state.squares), stage.state.squares, 1e300)
+
+
+def together(stages: Sequence[Stage], of: Callable[[Stage], Array]) -> Array:
+    """One array of what every fit of all stages has."""
+    return np.concatenate([of(stage) for stage in stages])
 
 
 def _place(stages: Sequence[Stage], fit: int) -> tuple[Stage, int]:
@@ -288,7 +277,7 @@ def tasted(stages: Sequence[Stage], data: Data, plan: Search, report: Report | N
     for n in each:
         stage = next(s for s in stages if n in s.orders)  # one order is in one stage
         lanes = np.isfinite(error(stage)) & (stage.orders == n)
-        own.append(moved([picked(stage, np.flatnonzero(lanes))], data, False, plan.seed))
+        own.append(moved(picked(stage, np.flatnonzero(lanes)), data, False, plan.seed))
     units = own[0].problem.sizes.m
     return [one.best(max(affordable(one, units), plan.members // 2)) for one in own]
 
@@ -298,7 +287,8 @@ def grown(stage: Stage, data: Data, plan: Search, report: Report | None) -> Stag
     settings = levenberg.Settings(plan.iterations // 2, bend=0.0)  # the last round is a full one
     stage = run(stage, settings, "some units", report)
     units, most = stage.problem.sizes.m, 2 * plan.units
-    while not plan.fixed and (units := 2 * units) <= most:
+    while not plan.fixed and units < most:
+        units = min(2 * units, most)
         wide = widened(stage.best(affordable(stage, units)), data, units, plan.seed)
         wide = run(wide, settings, f"{units} units", report)
         if not AS_GOOD * np.min(error(wide)) < np.min(error(stage)):

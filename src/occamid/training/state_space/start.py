@@ -106,6 +106,22 @@ def within(A: Float[Array, "nx nx"], limit: float = 1.0) -> Float[Array, "nx nx"
     return np.real(np.linalg.solve(vectors.T, (vectors * values).T).T)
 
 
+def excerpt(rows: Sequence[Rows], most: int) -> list[Rows]:
+    """Evenly spaced pieces of long records, about ``most`` rows in all."""
+    total = sum(len(u) for u, _, _ in rows)
+    if total <= most:
+        return list(rows)
+    found: list[Rows] = []
+    for u, y, weight in rows:
+        length = max(2, round(most * len(u) / total))
+        pieces = min(3, max(1, length // 500))
+        size = length // pieces
+        for first in np.linspace(0, len(u) - size, pieces).round().astype(int):
+            part = slice(int(first), int(first) + size)
+            found.append((u[part], y[part], weight[part]))
+    return found
+
+
 def usable_lags(records: Sequence[Rows], lags: int = LAGS) -> int:
     """Fewer lags for short records: five equations for every unknown."""
     nu, ny = records[0][0].shape[1], records[0][1].shape[1]

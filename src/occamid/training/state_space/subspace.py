@@ -9,6 +9,7 @@ is iterated, so nothing gets stuck, and many states cost little.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +17,13 @@ from jaxtyping import Bool, Float
 from scipy.signal import fftconvolve
 
 from occamid.errors import DataError
-from occamid.training.state_space.start import Rows
+from occamid.training.state_space.start import Rows, excerpt
 
 Array = np.ndarray
 TURNS = 10  # in which rows are held back to compare orders
 HOLD = 0.03  # how much first states are drawn to zero, which blanked first rows cannot tell
 AS_GOOD = 1.02  # times the smallest error: a smaller order is taken
-ROWS = 50_000  # that are looked at, the first of every record
+ROWS = 50_000  # that are looked at, in pieces of every record
 HORIZON = 20  # block rows of the past and of the future, fewer where rows are few
 
 
@@ -39,40 +40,60 @@ class Fit(NamedTuple):
 
 
 def subspace(rows: Sequence[Rows], order: int) -> Fit:
-    """A model of this order."""
-    few = _beginnings(rows)
-    if order >= (horizon := _horizon(few)):
+    """A model of this order; of long records pieces are looked at."""
+    pieces = [excerpt([row], share) for row, share in zip(rows, _shares(rows), strict=True)]
+    few = list(chain(*pieces))
+    horizon = _horizon(few, order)
+    if order >= horizon:
         raise DataError(f"the records allow subspace models of order {horizon - 1} at most")
-    return _fits(few, (order,))[0]
+    fit = _fits(few, (order,), horizon)[0]
+    begins = np.cumsum([0, *map(len, pieces[:-1])])  # the first piece of every record
+    return fit._replace(first=fit.first[begins])
 
 
 def best_order(rows: Sequence[Rows], orders: Sequence[int]) -> int:
     """The smallest order about as good as the best in free runs through rows held back in turn."""
-    few = _beginnings(rows)
-    left = [(u, y, np.where(_turn(weight, 1), 0.0, weight)) for u, y, weight in few]
-    possible = [n for n in orders if n < _horizon(left)] or [min(orders)]
-    squares = held_back_squares(few, possible) if len(possible) > 1 else np.zeros(1)
+    few = list(chain(*(excerpt([r], n) for r, n in zip(rows, _shares(rows), strict=True))))
+    horizon = min((_horizon(left, max(orders)) for left, _ in _turns(few)), default=1)
+    possible = [n for n in orders if n < horizon] or [min(orders)]
+    if len(possible) == 1:
+        return possible[0]
+    squares = held_back_squares(few, possible, horizon)
     return possible[int(np.argmax(squares <= AS_GOOD**2 * np.min(squares)))]
 
 
-def held_back_squares(rows: Sequence[Rows], orders: Sequence[int]) -> Float[Array, " n"]:
+def held_back_squares(
+    rows: Sequence[Rows], orders: Sequence[int], horizon: int
+) -> Float[Array, " n"]:
     """Mean square, for every order, of free runs through rows that were held back in turn."""
     squares, count = np.zeros(len(orders)), 0
-    for turn in range(1, TURNS):  # without its first rows a run has no beginning
-        held = [_turn(weight, turn) for _, _, weight in rows]
-        left = [(u, y, np.where(h, 0.0, w)) for (u, y, w), h in zip(rows, held, strict=True)]
-        here = np.concatenate(held)
-        y = np.concatenate([y for _, y, _ in rows])[here]
+    for left, held in _turns(rows):
+        y = np.concatenate([y for _, y, _ in rows])[held]
         with np.errstate(all="ignore"):
-            squares += [np.sum((f.outputs[here] - y) ** 2) for f in _fits(left, orders)]
+            fits = _fits(left, orders, horizon)
+            squares += [np.sum((fit.outputs[held] - y) ** 2) for fit in fits]
         count += y.size
     return np.where(np.isfinite(squares), squares, np.inf) / max(count, 1)
 
 
-def _beginnings(rows: Sequence[Rows]) -> list[Rows]:
-    share = min(1.0, ROWS / sum(len(u) for u, _, _ in rows))
-    ends = [max(1, int(share * len(u))) for u, _, _ in rows]
-    return [(u[:n], y[:n], w[:n]) for (u, y, w), n in zip(rows, ends, strict=True)]
+def _shares(rows: Sequence[Rows]) -> list[int]:
+    """How many rows of every record are looked at."""
+    total = sum(len(u) for u, _, _ in rows)
+    return [int(min(1.0, ROWS / total) * len(u)) for u, _, _ in rows]
+
+
+def _turns(rows: Sequence[Rows]) -> list[tuple[list[Rows], Bool[Array, " T"]]]:
+    """The rows without some that are held back, and which those are.
+
+    Without its first rows a run has no beginning, so they are never held back.
+    """
+    found = []
+    for turn in range(1, TURNS):
+        held = [_turn(weight, turn) for _, _, weight in rows]
+        left = [(u, y, np.where(h, 0.0, w)) for (u, y, w), h in zip(rows, held, strict=True)]
+        if np.any(here := np.concatenate(held)):
+            found.append((left, here))
+    return found
 
 
 def _turn(weight: Float[Array, " T"], turn: int) -> Bool[Array, " T"]:
@@ -80,11 +101,11 @@ def _turn(weight: Float[Array, " T"], turn: int) -> Bool[Array, " T"]:
     return (np.arange(len(weight)) * TURNS // len(weight) == turn) & (weight > 0)
 
 
-def _horizon(rows: Sequence[Rows]) -> int:
-    """Twice as many windows as they have numbers, at least."""
+def _horizon(rows: Sequence[Rows], order: int) -> int:
+    """As many block rows as there are twice as many windows as numbers in one."""
     u, y, _ = rows[0]
-    channels = u.shape[1] + y.shape[1]
-    fitting = [h for h in range(2, HORIZON + 1) if _count(rows, 2 * h) >= 4 * h * channels]
+    channels, longest = u.shape[1] + y.shape[1], max(HORIZON, order + 1)
+    fitting = [h for h in range(2, longest + 1) if _count(rows, 2 * h) >= 4 * h * channels]
     return max(fitting, default=1)
 
 
@@ -98,16 +119,18 @@ def _begins(weight: Float[Array, " T"], length: int) -> Array:
     return np.flatnonzero(blank[length:] == blank[:-length]) if len(weight) >= length else blank[:0]
 
 
-def _observability(rows: Sequence[Rows]) -> Float[Array, "h*ny h*ny"]:
+def _observability(rows: Sequence[Rows], horizon: int) -> Float[Array, "h*ny h*ny"]:
     """Left singular vectors of the future outputs' part that past data explain."""
-    horizon, whole = _horizon(rows), []
+    whole = []
     for u, y, weight in rows:
         begins = _begins(weight, 2 * horizon)
         place = begins[:, None] + np.arange(2 * horizon)
         before, after = np.split(place, 2, axis=1)
         parts = (u[after], u[before], y[before], y[after])
         constant = np.ones((len(begins), 1))  # an input too: the means need not match the gain
-        whole.append(np.concatenate([constant, *(p.reshape(len(begins), -1) for p in parts)], 1))
+        whole.append(
+            np.concatenate([constant, *(p.reshape(len(p), horizon * p.shape[2]) for p in parts)], 1)
+        )
     lower = np.asarray(np.linalg.qr(np.concatenate(whole), mode="r")).T
     nu, ny = rows[0][0].shape[1], rows[0][1].shape[1]
     inputs, past = 1 + horizon * nu, horizon * (nu + ny)
@@ -128,43 +151,52 @@ def _shifted(
     return A, left[:ny]
 
 
-def _fits(rows: Sequence[Rows], orders: Sequence[int]) -> list[Fit]:
+def _fits(rows: Sequence[Rows], orders: Sequence[int], horizon: int) -> list[Fit]:
     """Models of several orders on the same rows."""
-    left, ny = _observability(rows), rows[0][1].shape[1]
+    left, ny = _observability(rows, horizon), rows[0][1].shape[1]
     return [_complete(rows, *_shifted(left[:, :order], ny)) for order in orders]
 
 
 def _complete(rows: Sequence[Rows], A: Array, C: Array) -> Fit:
-    """``B``, ``D``, the offset and the first states by least squares."""
-    n, nu, ny, records = len(A), rows[0][0].shape[1], len(C), len(rows)
-    blocks = []
-    for k, (u, _, _) in enumerate(rows):
-        response = _powers(A, C, len(u))
-        driven = fftconvolve(response[:, :, None, :], u[:, None, :, None], axes=0)[: len(u)]
-        driven = np.concatenate([np.zeros((1, ny, nu, n)), driven[:-1]])
-        direct = np.einsum("tj,yz->tyjz", u, np.eye(ny))
-        first = np.zeros((len(u), ny, records, n))
-        first[:, :, k] = response
-        offset = np.broadcast_to(np.eye(ny), (len(u), ny, ny))
-        columns = (v.reshape(len(u), ny, -1) for v in (driven, direct, offset, first))
-        blocks.append(np.concatenate([*columns], axis=2))
-    regressors = np.concatenate(blocks)
-    seen = np.concatenate([weight > 0 for _, _, weight in rows])
-    wanted = np.concatenate([y for _, y, _ in rows])[seen].ravel()
-    few = regressors[seen].reshape(len(wanted), -1)
-    hold = np.eye(few.shape[1])[-records * n :] * HOLD
-    both = np.concatenate([few, hold]), np.concatenate([wanted, np.zeros(len(hold))])
-    found = np.linalg.lstsq(*both, rcond=None)[0]
-    B, D, c, first = np.split(found, np.cumsum([nu * n, nu * ny, ny]))
-    return Fit(
-        A,
-        B.reshape(nu, n).T,
-        C,
-        D.reshape(nu, ny).T,
-        c,
-        first.reshape(records, n),
-        regressors @ found,
-    )
+    """``B``, ``D``, the offset and the first states by least squares.
+
+    What a record's first state explains is left out before all records tell the rest.
+    """
+    n, nu, ny = len(A), rows[0][0].shape[1], len(C)
+    systems = [_system(row, A, C) for row in rows]
+    whole = []
+    for first, rest, seen in systems:
+        hold, own = HOLD * np.eye(n), rest[seen].reshape(-1, rest.shape[2])
+        basis = np.linalg.qr(np.concatenate([first[seen].reshape(-1, n), hold]))[0]
+        padded = np.concatenate([own, np.zeros((n, own.shape[1]))])
+        whole.append(padded - basis @ (basis.T @ padded))
+    stacked = np.concatenate(whole)
+    found = np.linalg.lstsq(stacked[:, :-1], stacked[:, -1], rcond=None)[0]
+    states, outputs = [], []
+    for first, rest, seen in systems:
+        miss, hold = rest[..., -1] - rest[..., :-1] @ found, HOLD * np.eye(n)
+        rows_of = np.concatenate([first[seen].reshape(-1, n), hold])
+        wanted = np.concatenate([miss[seen].ravel(), np.zeros(n)])
+        states.append(np.linalg.lstsq(rows_of, wanted, rcond=None)[0])
+        outputs.append(rest[..., :-1] @ found + first @ states[-1])
+    B, D, c = np.split(found, np.cumsum([nu * n, nu * ny]))
+    B, D = B.reshape(nu, n).T, D.reshape(nu, ny).T
+    return Fit(A, B, C, D, c, np.stack(states), np.concatenate(outputs))
+
+
+def _system(
+    row: Rows, A: Array, C: Array
+) -> tuple[Float[Array, "T ny n"], Float[Array, "T ny k"], Bool[Array, " T"]]:
+    """What the first state, and ``B``, ``D`` and the offset, do; last the outputs; rows seen."""
+    u, y, weight = row
+    n, nu, ny = len(A), u.shape[1], len(C)
+    response = _powers(A, C, len(u))
+    driven = fftconvolve(response[:, :, None, :], u[:, None, :, None], axes=0)[: len(u)]
+    driven = np.concatenate([np.zeros((1, ny, nu, n)), driven[:-1]])
+    direct = np.einsum("tj,yz->tyjz", u, np.eye(ny))
+    offset = np.broadcast_to(np.eye(ny), (len(u), ny, ny))
+    columns = (v.reshape(len(u), ny, -1) for v in (driven, direct, offset, y))
+    return response, np.concatenate([*columns], axis=2), weight > 0
 
 
 def _powers(A: Float[Array, "n n"], C: Float[Array, "ny n"], count: int) -> Float[Array, "T ny n"]:
