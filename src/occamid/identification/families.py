@@ -108,7 +108,8 @@ def _subspace(options: Options) -> Family:
     """Linear, by projections: what nothing but its order is chosen for."""
     orders = SUBSPACE_ORDERS if options.order is None else (options.order,)
     plan = Search(orders, projected=True, seed=options.seed)
-    return Family("subspace", "linear", "linear, hidden states by projection", None, True, plan)
+    about = "linear, hidden states by projection"
+    return Family("subspace", "linear", about, refined=True, search=plan)
 
 
 def _state_space(options: Options) -> list[Family]:

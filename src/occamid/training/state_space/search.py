@@ -147,7 +147,7 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
 
         def end(stage: Stage) -> list[Fitted]:
             with jax.enable_x64(True):  # each thread has its own
-                if plan.units and not short:
+                if plan.units and not (short or plan.fixed):
                     stage = grown(stage, whole, plan, report)
                 return finished(whole, run(stage, plan.levenberg, "last round", report))
 
@@ -287,7 +287,7 @@ def grown(stage: Stage, data: Data, plan: Search, report: Report | None) -> Stag
     settings = levenberg.Settings(plan.iterations // 2, bend=0.0)  # the last round is a full one
     stage = run(stage, settings, "some units", report)
     units, most = stage.problem.sizes.m, 2 * plan.units
-    while not plan.fixed and units < most:
+    while units < most:
         units = min(2 * units, most)
         wide = widened(stage.best(affordable(stage, units)), data, units, plan.seed)
         wide = run(wide, settings, f"{units} units", report)

@@ -41,7 +41,7 @@ class Fit(NamedTuple):
 
 def subspace(rows: Sequence[Rows], order: int) -> Fit:
     """A model of this order; of long records pieces are looked at."""
-    pieces = [excerpt([row], share) for row, share in zip(rows, _shares(rows), strict=True)]
+    pieces = _pieces(rows)
     few = list(chain(*pieces))
     horizon = _horizon(few, order)
     if order >= horizon:
@@ -53,7 +53,7 @@ def subspace(rows: Sequence[Rows], order: int) -> Fit:
 
 def best_order(rows: Sequence[Rows], orders: Sequence[int]) -> int:
     """The smallest order about as good as the best in free runs through rows held back in turn."""
-    few = list(chain(*(excerpt([r], n) for r, n in zip(rows, _shares(rows), strict=True))))
+    few = list(chain(*_pieces(rows)))
     horizon = min((_horizon(left, max(orders)) for left, _ in _turns(few)), default=1)
     possible = [n for n in orders if n < horizon] or [min(orders)]
     if len(possible) == 1:
@@ -76,10 +76,10 @@ def held_back_squares(
     return np.where(np.isfinite(squares), squares, np.inf) / max(count, 1)
 
 
-def _shares(rows: Sequence[Rows]) -> list[int]:
-    """How many rows of every record are looked at."""
-    total = sum(len(u) for u, _, _ in rows)
-    return [int(min(1.0, ROWS / total) * len(u)) for u, _, _ in rows]
+def _pieces(rows: Sequence[Rows]) -> list[list[Rows]]:
+    """What is looked at of every record."""
+    share = min(1.0, ROWS / sum(len(u) for u, _, _ in rows))
+    return [excerpt([row], int(share * len(row[0]))) for row in rows]
 
 
 def _turns(rows: Sequence[Rows]) -> list[tuple[list[Rows], Bool[Array, " T"]]]:
@@ -164,21 +164,20 @@ def _complete(rows: Sequence[Rows], A: Array, C: Array) -> Fit:
     """
     n, nu, ny = len(A), rows[0][0].shape[1], len(C)
     systems = [_system(row, A, C) for row in rows]
-    whole = []
+    parts, whole = [], []
     for first, rest, seen in systems:
-        hold, own = HOLD * np.eye(n), rest[seen].reshape(-1, rest.shape[2])
-        basis = np.linalg.qr(np.concatenate([first[seen].reshape(-1, n), hold]))[0]
-        padded = np.concatenate([own, np.zeros((n, own.shape[1]))])
-        whole.append(padded - basis @ (basis.T @ padded))
+        basis, R = np.linalg.qr(np.concatenate([first[seen].reshape(-1, n), HOLD * np.eye(n)]))
+        own = np.pad(rest[seen].reshape(-1, rest.shape[2]), ((0, n), (0, 0)))
+        by_first = basis.T @ own
+        parts.append(np.linalg.solve(R, by_first))
+        whole.append(own - basis @ by_first)
     stacked = np.concatenate(whole)
     found = np.linalg.lstsq(stacked[:, :-1], stacked[:, -1], rcond=None)[0]
-    states, outputs = [], []
-    for first, rest, seen in systems:
-        miss, hold = rest[..., -1] - rest[..., :-1] @ found, HOLD * np.eye(n)
-        rows_of = np.concatenate([first[seen].reshape(-1, n), hold])
-        wanted = np.concatenate([miss[seen].ravel(), np.zeros(n)])
-        states.append(np.linalg.lstsq(rows_of, wanted, rcond=None)[0])
-        outputs.append(rest[..., :-1] @ found + first @ states[-1])
+    states = [part[:, -1] - part[:, :-1] @ found for part in parts]
+    outputs = [
+        rest[..., :-1] @ found + first @ state
+        for (first, rest, _), state in zip(systems, states, strict=True)
+    ]
     B, D, c = np.split(found, np.cumsum([nu * n, nu * ny]))
     B, D = B.reshape(nu, n).T, D.reshape(nu, ny).T
     return Fit(A, B, C, D, c, np.stack(states), np.concatenate(outputs))
