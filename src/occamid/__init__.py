@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from occamid.assessment.check.records import check
     from occamid.assessment.metrics import fit_percent, rmse
     from occamid.assessment.run import Run
-    from occamid.bands.ensemble import Ensemble, combine, ensemble_of, load
+    from occamid.bands.combine import combine, ensemble_of, load
+    from occamid.bands.ensemble import Ensemble
     from occamid.bands.linear import linearise
     from occamid.bands.posterior import Posterior, fit_posterior
     from occamid.data.findings import Finding
@@ -42,7 +43,8 @@ _HOMES = {
     "occamid.assessment.check.records": ("check",),
     "occamid.assessment.metrics": ("fit_percent", "rmse"),
     "occamid.assessment.run": ("Run",),
-    "occamid.bands.ensemble": ("Ensemble", "combine", "ensemble_of", "load"),
+    "occamid.bands.combine": ("combine", "ensemble_of", "load"),
+    "occamid.bands.ensemble": ("Ensemble",),
     "occamid.bands.linear": ("linearise",),
     "occamid.bands.posterior": ("Posterior", "fit_posterior"),
     "occamid.data.findings": ("Finding",),

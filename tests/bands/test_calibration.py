@@ -11,7 +11,7 @@ from scipy.stats import norm, t
 
 from occamid import Record, combine
 from occamid.bands.calibration import HORIZONS, MARGIN, NARROWEST, WIDEST, held_back_inflation
-from occamid.bands.ensemble import widen_to_residuals
+from occamid.bands.combine import widen_to_residuals
 from occamid.training.criterion import independent
 from tests.support.banded import banded, predict, simulate
 from tests.support.gaussian import gaussian

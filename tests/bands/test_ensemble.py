@@ -20,7 +20,7 @@ from occamid import (
     fit_posterior,
     train,
 )
-from occamid.bands.ensemble import widen_to_residuals
+from occamid.bands.combine import widen_to_residuals
 from occamid.bands.mixture import Feedback, weighted_median
 from occamid.bands.monte_carlo import allocate
 from occamid.data.scaling import Scaling

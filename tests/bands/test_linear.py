@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.linear import linearise, linearise_members
 from occamid.bands.responses import responses, static_curve
 from occamid.data.scaling import Scaling

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from occamid import Record, train
-from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.posterior import Posterior
 from occamid.bands.units import DivergedWarning
 from occamid.data.scaling import Method, Scaling, fit_scaling

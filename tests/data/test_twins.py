@@ -1,14 +1,18 @@
 """Simulated twins: repeatable, and what they say about themselves is true.
 
-The equations are written out again here as plain loops; nothing of the generator is reused.
+The equations are written out again here, as plain loops or for a solver of another kind; nothing
+of the generator is reused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
+from scipy.signal import sosfilt, zpk2sos
 
 from occamid.data import twins
 from occamid.data.record import Record
@@ -17,21 +21,35 @@ from occamid.errors import DataError
 ROWS = {
     "cascaded-tanks-twin": (1024, 1024),
     "coupled-drives-twin": (500, 500),
+    "friction-axis-twin": (4000, 2000),
     "hairdryer-twin": (300, 700),
     "heat-exchanger-twin": (3000, 2000),
+    "hysteretic-masses-twin": (4000, 2000),
     "mass-spring-damper-twin": (1000, 1000),
     "polynomial-narx-twin": (600, 600),
+    "thermal-plant-twin": (2000, 1000),
+    "wiener-hammerstein-twin": (8000, 4000),
 }
-CHANNELS = {"mass-spring-damper-twin": 2}
+CHANNELS = {"mass-spring-damper-twin": 2, "thermal-plant-twin": 2}
 SECONDS = {
     "cascaded-tanks-twin": 4.0,
     "coupled-drives-twin": 0.02,
+    "friction-axis-twin": 0.01,
     "hairdryer-twin": 0.08,
     "heat-exchanger-twin": 0.1,
+    "hysteretic-masses-twin": 0.02,
     "mass-spring-damper-twin": 0.1,
     "polynomial-narx-twin": 1.0,
+    "thermal-plant-twin": 60.0,
+    "wiener-hammerstein-twin": 1.0,
 }
-MEASUREMENT = ("cascaded-tanks-twin", "coupled-drives-twin", "mass-spring-damper-twin")
+STATES = {
+    "friction-axis-twin": 2,
+    "hysteretic-masses-twin": 5,
+    "thermal-plant-twin": 4,
+    "wiener-hammerstein-twin": 6,
+}
+MEASUREMENT = ("cascaded-tanks-twin", "coupled-drives-twin", "mass-spring-damper-twin", *STATES)
 EQUATION = ("hairdryer-twin", "heat-exchanger-twin", "polynomial-narx-twin")
 
 make = cache(twins.make)
@@ -92,6 +110,26 @@ def test_lengths_can_be_chosen() -> None:
     twin = twins.hairdryer(seed=1, samples=50, test_samples=20)
     assert (len(twin.estimation), len(twin.test)) == (50, 20)
     assert len(twins.cascaded_tanks(samples=16).test) == 16
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        twins.friction_axis,
+        twins.hysteretic_masses,
+        twins.thermal_plant,
+        twins.wiener_hammerstein,
+    ],
+)
+def test_lengths_of_those_with_hidden_states(twin: Callable[..., twins.Twin]) -> None:
+    made = twin(seed=1, samples=50, test_samples=20)
+    assert (len(made.estimation), len(made.test)) == (50, 20)
+    assert (len(made.estimation_clean), len(made.test_clean)) == (50, 20)
+
+
+def test_states_are_counted_where_they_are_hidden() -> None:
+    found = {name: make(name, 0).order for name in twins.TWINS}
+    assert found == {**dict.fromkeys(ROWS), **STATES}
 
 
 # --- noise --------------------------------------------------------------------------------------
@@ -239,6 +277,161 @@ def test_the_masses_move_as_newton_says() -> None:
             x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + rate(x + h * k3, f))
 
 
+# --- physics of hidden states -------------------------------------------------------------------
+
+
+def solved(
+    rate: Callable[..., list[float]], start: list[float], u: np.ndarray, step: float
+) -> np.ndarray:
+    """States at the samples by a rule of eighth order that chooses its own steps."""
+    states = [np.array(start)]
+    for held in u[:-1]:
+        found = solve_ivp(
+            rate, (0.0, step), states[-1], "DOP853", args=tuple(held), rtol=1e-9, atol=1e-11
+        )
+        states.append(found.y[:, -1])
+    return np.array(states)
+
+
+def test_the_hysteretic_masses_move_as_bouc_and_wen_say() -> None:
+    def rate(_: float, x: np.ndarray, force: float) -> list[float]:
+        near, far, near_speed, far_speed, memory = x
+        coupling = 150.0 * (far - near) + 0.6 * (far_speed - near_speed)
+        wall = -120.0 * near - 1.0 * near_speed - memory
+        slip = 30.0 * abs(near_speed) * memory + 15.0 * near_speed * abs(memory)
+        pushed = force + wall + coupling
+        return [near_speed, far_speed, pushed / 1.0, -coupling / 0.6, 80.0 * near_speed - slip]
+
+    twin = make("hysteretic-masses-twin", 0)
+    for record, clean in both(twin):
+        states = solved(rate, [0.0] * 5, record.u[:300], 0.02)
+        assert states.shape[1] == twin.order
+        np.testing.assert_allclose(clean[:300, 0], states[:, 1], atol=0.1 * twin.noise_std[0])
+        assert np.abs(states[:, 4]).max() > 0.95 * 80.0 / 45.0  # the damper's force is full
+
+
+def test_radiators_and_rooms_warm_as_convection_says() -> None:
+    def rate(_: float, x: np.ndarray, *power: float) -> list[float]:
+        flows = [9.0 * np.sign(x[k] - x[k + 2]) * abs(x[k] - x[k + 2]) ** (4 / 3) for k in (0, 1)]
+        across = 30.0 * (x[2] - x[3])
+        return [
+            (power[0] - flows[0]) / 9000.0,
+            (power[1] - flows[1]) / 6000.0,
+            (flows[0] - 55.0 * x[2] - across) / 60000.0,
+            (flows[1] - 40.0 * x[3] + across) / 45000.0,
+        ]
+
+    twin = make("thermal-plant-twin", 0)
+    for record, clean in both(twin):
+        states = solved(rate, [0.0] * 4, record.u[:300], 60.0)
+        assert states.shape[1] == twin.order
+        np.testing.assert_allclose(clean[:300], states[:, 2:], atol=2e-4)
+        assert (states[:, 0] < states[:, 2] + 5).any()  # nearly as cold as the room
+        assert (states[:, 0] > states[:, 2] + 30).any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_heats_the_rooms_leaves_through_their_walls(seed: int) -> None:
+    """In the mean over a long record; the radiators hold less than a hundredth of it."""
+    twin = make("thermal-plant-twin", seed)
+    power, (one, two) = twin.estimation.u.mean(axis=0), twin.estimation_clean.mean(axis=0)
+    stored = np.array([60e3, 45e3]) * twin.estimation_clean[-1] / (60.0 * len(twin.estimation))
+    lost = [55.0 * one + 30.0 * (one - two), 40.0 * two + 30.0 * (two - one)]
+    np.testing.assert_allclose(power, lost + stored, rtol=0.01)
+
+
+def chebyshev(ripple: float, edge: float) -> tuple[np.ndarray, np.ndarray]:
+    """Zeros and poles of third order, type I, from its prototype; half the sampling rate is 1."""
+    theta = np.pi * np.array([1, 3, 5]) / 6
+    height = np.arcsinh(1 / ripple) / 3
+    s = -np.sinh(height) * np.sin(theta) + 1j * np.cosh(height) * np.cos(theta)
+    s = s * np.tan(np.pi * edge / 2)
+    return -np.ones(3), (1 + s) / (1 - s)
+
+
+def inverse_chebyshev(ripple: float, edge: float) -> tuple[np.ndarray, np.ndarray]:
+    """The same for type II, whose prototype is that of type I turned inside out."""
+    theta = np.pi * np.array([1, 3, 5]) / 6
+    height = np.arcsinh(1 / ripple) / 3
+    s = 1 / (-np.sinh(height) * np.sin(theta) + 1j * np.cosh(height) * np.cos(theta))
+    warp = np.tan(np.pi * edge / 2)
+    notch = 1j * warp / np.cos(np.pi / 6)
+    zeros = np.array([(1 + notch) / (1 - notch), (1 - notch) / (1 + notch), -1.0])
+    return zeros, (1 + s * warp) / (1 - s * warp)
+
+
+def test_two_filters_with_a_limiter_between_them() -> None:
+    """Ripple of 0.5 dB before the limiter, 40 dB of attenuation behind it, both with gain one."""
+
+    def filtered(zeros: np.ndarray, poles: np.ndarray, x: np.ndarray) -> np.ndarray:
+        gain = np.prod(1 - poles).real / np.prod(1 - zeros).real
+        return np.asarray(sosfilt(zpk2sos(zeros, poles, gain), x))
+
+    twin = make("wiener-hammerstein-twin", 0)
+    before = chebyshev(np.sqrt(10**0.05 - 1), 0.17)
+    behind = inverse_chebyshev(1 / np.sqrt(10**4 - 1), 0.2)
+    assert len(before[1]) + len(behind[1]) == twin.order
+    for record, clean in both(twin):
+        inside = filtered(*before, record.u[:, 0])
+        held = inside - np.log1p(np.exp(4.0 * inside - 2.0)) / 4.0
+        assert inside.max() > 2.0  # there is something to hold
+        assert held.max() < 0.5
+        np.testing.assert_allclose(clean[:, 0], filtered(*behind, held), atol=1e-9)
+
+
+def moved(u: np.ndarray, start: float, parts: int) -> np.ndarray:
+    """The axis under given forces by Euler's rule, speed first."""
+    h, place, speed, places = 0.01 / parts, start, 0.0, []
+    for force in u[:, 0]:
+        places.append(place)
+        for _ in range(parts):
+            speed += h * (force - 25.0 * speed - 12.0 * np.tanh(250.0 * speed)) / 10.0
+            place += h * speed
+    return np.array(places)
+
+
+def test_the_axis_moves_as_newton_says() -> None:
+    """Euler's rule errs by the first power of its step, which half the step takes away."""
+
+    def rate(_: float, x: np.ndarray, force: float) -> list[float]:
+        return [x[1], (force - 25.0 * x[1] - 12.0 * np.tanh(x[1] / 0.004)) / 10.0]
+
+    twin = make("friction-axis-twin", 0)
+    for record, clean in both(twin):
+        u, x = record.u[:700], clean[:700, 0]
+        np.testing.assert_allclose(x, moved(u, x[0], 10), atol=1e-11)
+        states = solved(rate, [x[0], 0.0], u, 0.01)
+        assert states.shape[1] == twin.order
+        np.testing.assert_allclose(x, states[:, 0], atol=1e-3)
+        extrapolated = 2 * moved(u, x[0], 20) - x
+        np.testing.assert_allclose(extrapolated, states[:, 0], atol=0.2 * twin.noise_std[0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mass_and_friction_can_be_read_from_the_moves(seed: int) -> None:
+    """Where the axis is fast its friction is Coulomb's, and forces are linear in three numbers."""
+    for record, clean in both(make("friction-axis-twin", seed)):
+        x, u = clean[:, 0], record.u[:, 0]
+        speed, pull = (x[2:] - x[:-2]) / 0.02, (x[2:] - 2 * x[1:-1] + x[:-2]) / 0.01**2
+        fast = np.abs(speed) > 0.05
+        table = np.column_stack([pull, speed, np.sign(speed)])[fast]
+        force = 0.5 * (u[1:-1] + u[:-2])[fast]
+        found = np.linalg.lstsq(table, force, rcond=None)[0]
+        np.testing.assert_allclose(found, [10.0, 25.0, 12.0], rtol=0.02)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_controller_of_the_axis_sees_what_is_measured(seed: int) -> None:
+    """Force and measured positions give back the wanted ones: smooth, and still between moves."""
+    for record, clean in both(make("friction-axis-twin", seed)):
+        u, y = record.u[1:, 0], record.y[:, 0]
+        wanted = y[1:] + (u + 300.0 * np.diff(y) / 0.01) / 4000.0
+        assert np.abs(wanted).max() < 0.2
+        assert np.abs(np.diff(wanted)).max() < 0.4 / 25  # a move takes sixty samples
+        assert np.mean(np.abs(np.diff(wanted)) < 1e-12) > 0.4
+        assert np.ptp(clean) > 0.8 * np.ptp(wanted)  # and the axis follows
+
+
 # --- refusal ------------------------------------------------------------------------------------
 
 
@@ -247,5 +440,7 @@ def test_an_unknown_twin() -> None:
         twins.make("hair-dryer")
     assert str(caught.value) == (
         "no twin is called 'hair-dryer'; there are cascaded-tanks-twin, coupled-drives-twin, "
-        "hairdryer-twin, heat-exchanger-twin, mass-spring-damper-twin, polynomial-narx-twin."
+        "friction-axis-twin, hairdryer-twin, heat-exchanger-twin, hysteretic-masses-twin, "
+        "mass-spring-damper-twin, polynomial-narx-twin, thermal-plant-twin, "
+        "wiener-hammerstein-twin."
     )

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from occamid.bands.ensemble import ensemble_of
+from occamid.bands.combine import ensemble_of
 from occamid.export import c, onnx, recursion
 from occamid.export.description import Description, describe
 from occamid.training.batch import Batch

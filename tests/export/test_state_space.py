@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from fmpy.validation import validate_fmu
 
-from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.posterior import Posterior
 from occamid.data.record import Record
 from occamid.data.scaling import Scaling

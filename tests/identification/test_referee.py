@@ -10,7 +10,8 @@ import pytest
 
 from occamid import DataError, Options, Record
 from occamid.bands.calibration import HORIZONS
-from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.identification import expected as expecting
 from occamid.identification import referee
 from occamid.identification.assemble import Workshop

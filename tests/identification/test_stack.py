@@ -11,7 +11,8 @@ import pytest
 from scipy.optimize import minimize
 
 from occamid import DataError, identify, load
-from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.data import twins
 from occamid.identification import expected as expecting
 from occamid.identification import identify as identifying

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.mixture import weighted_median
 from occamid.bands.posterior import Posterior
 from occamid.data.scaling import Scaling

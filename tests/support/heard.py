@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from occamid import DataError, Options, Record
-from occamid.bands.ensemble import combine
+from occamid.bands.combine import combine
 from occamid.identification.families import Family
 from occamid.identification.folds import Fold
 from occamid.identification.hearing import Hearing

@@ -7,7 +7,8 @@ from functools import cache
 from html.parser import HTMLParser
 from typing import Any, NamedTuple
 
-from occamid.bands.ensemble import Ensemble, ensemble_of
+from occamid.bands.combine import ensemble_of
+from occamid.bands.ensemble import Ensemble
 from occamid.data import twins
 from occamid.data.record import Record
 from occamid.reporting.content import Shown, content, show

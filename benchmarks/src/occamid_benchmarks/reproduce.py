@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occamid.assessment.run import Run
-from occamid.bands.ensemble import combine
+from occamid.bands.combine import combine
 from occamid.bands.posterior import fit_posterior
 from occamid.data.record import Record
 from occamid.files.atomic import replace_file

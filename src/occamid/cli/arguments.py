@@ -79,7 +79,9 @@ Example = Annotated[
     str | None,
     typer.Option(
         help="A simulated process instead of files: cascaded-tanks-twin, coupled-drives-twin, "
-        "hairdryer-twin, heat-exchanger-twin, mass-spring-damper-twin, polynomial-narx-twin."
+        "friction-axis-twin, hairdryer-twin, heat-exchanger-twin, hysteretic-masses-twin, "
+        "mass-spring-damper-twin, polynomial-narx-twin, thermal-plant-twin, "
+        "wiener-hammerstein-twin."
     ),
 ]
 Config = Annotated[Path | None, typer.Option(help="TOML file of a job, such as RUN/settings.toml.")]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from occamid.bands.ensemble import load
+from occamid.bands.combine import load
 from occamid.bands.linear import Linear, linearise
 from occamid.bands.responses import responses
 from occamid.cli.shared import console, say

@@ -44,7 +44,7 @@ def export(
     require_models([run])
 
     from occamid import export as exporting  # heavy
-    from occamid.bands.ensemble import load
+    from occamid.bands.combine import load
 
     told: dict[str, Any] = {
         "precision": precision,

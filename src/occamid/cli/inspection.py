@@ -10,7 +10,8 @@ from jinja2 import TemplateError
 from rich.table import Table
 from rich.text import Text
 
-from occamid.bands.ensemble import Ensemble, load
+from occamid.bands.combine import load
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.linear import linearise
 from occamid.bands.modelfile import read_about
 from occamid.bands.posterior import Posterior

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from occamid.assessment.run import Run
-from occamid.bands.ensemble import Ensemble, load
+from occamid.bands.combine import load
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.modelfile import read_about
 from occamid.cli.shared import console, listed, neutral, say
 from occamid.data.prepare import apply_steps, put_back

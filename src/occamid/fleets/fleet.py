@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from occamid.bands.ensemble import Ensemble, load
+from occamid.bands.combine import load
+from occamid.bands.ensemble import Ensemble
 from occamid.errors import DataError, FileError, SettingsError
 from occamid.files import manifest
 from occamid.files.folder import Place, claim, new_folder

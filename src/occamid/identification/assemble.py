@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.posterior import LARGEST as MOST_WEIGHTS
 from occamid.bands.posterior import (
     Method,

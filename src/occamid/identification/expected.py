@@ -30,7 +30,7 @@ from occamid.training.cores import side_by_side
 
 Array = np.ndarray
 CURVE = 2  # folds that are trained again on fewer rows
-LONG = 4_000  # rows in a fold, from which on no curve is drawn where all rows are few more:
+LONG = 3_000  # rows in a fold, from which on no curve is drawn where all rows are few more:
 FEW_MORE = 1.5  # times as many at most
 RULERS = 3  # held-back parts on which errors are counted in units of the last model's band, too
 FREE = len(HORIZONS) - 1  # the number of the free run among the horizons

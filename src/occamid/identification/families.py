@@ -125,9 +125,10 @@ def _state_space(options: Options) -> list[Family]:
     units = plan.units if options.units is None else options.units
     plan = replace(plan, fixed=options.units is not None)
     about = "hidden states, fitted in free run"
+    every = tuple(range(1, max(plan.orders) + 1)) if options.order is None else plan.orders
     linear = Family(
         "state-space-linear", "linear", f"linear, {about}", refined=True,
-        search=replace(plan, units=0),
+        search=replace(plan, units=0, orders=every),
     )  # fmt: skip
     curved = Family(
         "state-space", "state-space", f"linear path and smooth units on {about}", refined=True,

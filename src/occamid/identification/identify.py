@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from occamid.bands.ensemble import Beside, Ensemble, widen_to_residuals
+from occamid.bands.combine import widen_to_residuals
+from occamid.bands.ensemble import Beside, Ensemble
 from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
 from occamid.errors import DataError

@@ -40,7 +40,7 @@ Array = np.ndarray
 PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
 HOPELESS = (4.0, 2.0)  # times the best error after one fold, and later: tried no further
 PLENTY = 8  # cores, from which on all folds are heard at once, of what would be given up, too
-MANY = 1000  # held-back rows without which one fold is not enough to say so
+MANY = 500  # held-back rows without which one fold is not enough to say so
 
 
 class Trial(NamedTuple):

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import norm
 
-from occamid.bands.ensemble import Ensemble, combine
+from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.posterior import Posterior
 
 Array = np.ndarray

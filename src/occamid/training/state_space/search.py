@@ -9,6 +9,8 @@ Short pieces of a long record do not show what drifts: there the best restarts o
 some iterations through all of it, and those of the best order and of one with fewer states go on;
 whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
 how many units there are: models begin with few, and get twice as many as long as the error falls.
+Where outputs integrate, a long free run adds up every error and says little about where to go:
+restarts then begin on many short pieces, each with a first state of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from occamid.training.state_space.priors import (
     weights_of,
 )
 from occamid.training.state_space.resizing import moved, picked, widened
-from occamid.training.state_space.start import Linear, Rows, excerpt
+from occamid.training.state_space.start import Linear, Rows, excerpt, integrates
 from occamid.training.state_space.subspace import best_order, subspace
 from occamid.training.state_space.trajectory import split
 
@@ -56,6 +58,7 @@ Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
 AS_GOOD = 1.05  # times the best score: a smaller order, or fewer units, are taken
 SHORTEST = 60  # rows in all that a fit is made of
+PIECE = 120  # rows of the pieces that restarts are screened on where outputs integrate
 FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations
 COST = 1e9  # rows × outputs × weights² of the fits that go on together
 
@@ -108,7 +111,7 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
 
     Of short records they are of one order, the best score first; of long ones of several.
     """
-    rows = [row for row in rows if np.any(row[2] > 0)]
+    rows = _seen(rows)
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
     if seen < SHORTEST:
         raise DataError(f"{seen} rows are too few for a state-space model ({SHORTEST} at least)")
@@ -116,8 +119,11 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
     if plan.projected:
         with jax.enable_x64(True):
             return finished(whole, projected(whole, plan))
-    few = excerpt(rows, plan.rows)
-    short = seen <= plan.rows
+    few, short = excerpt(rows, plan.rows), seen <= plan.rows
+    drifts = integrates(few)
+    if drifts:
+        few = _seen(excerpt(rows, plan.rows, PIECE))
+    same = short and not drifts
     quick = Plan(
         order=max(plan.orders),
         units=plan.units if short or plan.fixed else -(-plan.units // 2),
@@ -132,17 +138,17 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
             found = [linear(data, orders, quick, report) for orders in parts]
-            stages = [moved(by_criterion(data, found), whole, short, plan.seed)]
+            stages = [moved(by_criterion(data, found), whole, same, plan.seed)]
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
             bases = [linear(data, orders, quick, report) for orders in parts]
             found = [nonlinear(data, base, quick, report) for base in bases]
             if short:
                 best = by_score(data, found, plan.members)
-                stages = [moved(best, whole, short, plan.seed)]
+                stages = [moved(best, whole, same, plan.seed)]
             else:
                 each = finalists(data, found, plan.members)
-                begun = [moved(stage, whole, short, plan.seed) for stage in each]
+                begun = [moved(stage, whole, same, plan.seed) for stage in each]
                 stages = tasted(begun, whole, plan, report)
 
         def end(stage: Stage) -> list[Fitted]:
@@ -152,6 +158,11 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
                 return finished(whole, run(stage, plan.levenberg, "last round", report))
 
         return list(chain(*side_by_side([partial(end, stage) for stage in stages])))
+
+
+def _seen(rows: Sequence[Rows]) -> list[Rows]:
+    """Those with an output that may be looked at."""
+    return [row for row in rows if np.any(row[2] > 0)]
 
 
 def projected(data: Data, plan: Search) -> Stage:

@@ -1,61 +1,13 @@
-"""Simulated twins of the benchmark processes, with the truth beside the data.
-
-Each twin is made from a seed and needs no file: estimation and test records, the noise level, the
-output without noise, and where the process is a NARX model, the names of its true regressors.
-Physical parameters were chosen here so that the signals resemble those of the real rigs; the
-equations are cited where they are from the literature.
-"""
+"""Processes that a few lags of input and output describe, after the benchmarks of the paper."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import expm
 from scipy.signal import lfilter
 
-from occamid.data.record import Record
-from occamid.errors import DataError
-
-Array = np.ndarray
-Rng = np.random.Generator
-
-
-@dataclass(frozen=True, eq=False)
-class Twin:
-    """Data of a simulated process and what is true about it.
-
-    ``noise_std`` is the standard deviation of what is added per output: to the measurement, or
-    inside the difference equation where ``noise_enters`` is "equation".
-    """
-
-    name: str
-    estimation: Record
-    test: Record
-    estimation_clean: Float[Array, "N ny"]
-    test_clean: Float[Array, "M ny"]
-    noise_std: tuple[float, ...]
-    noise_enters: str
-    true_regressors: tuple[str, ...] | None = None
-    delay: int | None = None
-
-
-class Signals(NamedTuple):
-    """One experiment: input, output without noise, output with noise."""
-
-    u: Float[Array, "N nu"]
-    clean: Float[Array, "N ny"]
-    measured: Float[Array, "N ny"]
-
-
-def make(name: str, seed: int = 0) -> Twin:
-    """The twin of this name; see :data:`TWINS`."""
-    if name not in TWINS:
-        raise DataError(f"no twin is called {name!r}; there are {', '.join(TWINS)}.")
-    return TWINS[name](seed)
+from occamid.data.twins.experiment import Array, Rng, Signals, Twin, multisine, steps, twin
 
 
 def cascaded_tanks(seed: int = 0, samples: int = 1024) -> Twin:
@@ -94,7 +46,7 @@ def cascaded_tanks(seed: int = 0, samples: int = 1024) -> Twin:
         clean = simulate(u, rng.uniform(3.0, 6.0, 2))
         return Signals(u, clean, clean + noise * rng.standard_normal(clean.shape))
 
-    return _twin("cascaded-tanks-twin", seed, experiment, (samples, samples), (noise,), step)
+    return twin("cascaded-tanks-twin", seed, experiment, (samples, samples), (noise,), step)
 
 
 def coupled_drives(seed: int = 0, samples: int = 500) -> Twin:
@@ -113,7 +65,7 @@ def coupled_drives(seed: int = 0, samples: int = 500) -> Twin:
         clean = np.abs(lfilter([0.0, gain], poles, u, axis=0))
         return Signals(u, clean, clean + noise * rng.standard_normal(clean.shape))
 
-    return _twin("coupled-drives-twin", seed, experiment, (samples, samples), (noise,), step)
+    return twin("coupled-drives-twin", seed, experiment, (samples, samples), (noise,), step)
 
 
 def hairdryer(seed: int = 0, samples: int = 300, test_samples: int = 700) -> Twin:
@@ -131,7 +83,7 @@ def hairdryer(seed: int = 0, samples: int = 300, test_samples: int = 700) -> Twi
         clean = lfilter(b, a, u, axis=0)
         return Signals(u, clean, clean + lfilter([1.0], a, e, axis=0))
 
-    return _twin(
+    return twin(
         "hairdryer-twin",
         seed,
         experiment,
@@ -152,7 +104,7 @@ def heat_exchanger(seed: int = 0, samples: int = 3000, test_samples: int = 2000)
     delay, pole, gain, noise = 150, float(np.exp(-0.1 / 2.0)), 1.5, 0.02
 
     def experiment(rng: Rng, n: int) -> Signals:
-        u = _steps(rng, n + delay, shortest=5, longest=120)
+        u = steps(rng, n + delay, shortest=5, longest=120)
         drive = gain * u[:n]
         ambient = lfilter([1.0], [1.0, -0.98], 0.01 * rng.standard_normal((n, 1)), axis=0)
         first_order = lambda x: lfilter([1 - pole], [1.0, -pole], x, axis=0)  # noqa: E731
@@ -161,7 +113,7 @@ def heat_exchanger(seed: int = 0, samples: int = 3000, test_samples: int = 2000)
         noisy = clean + first_order(ambient) + lfilter([1.0], [1.0, -pole], e, axis=0)
         return Signals(u[delay:], clean, noisy)
 
-    return _twin(
+    return twin(
         "heat-exchanger-twin",
         seed,
         experiment,
@@ -187,7 +139,7 @@ def mass_spring_damper(seed: int = 0, samples: int = 1000) -> Twin:
     noise = (0.01, 0.01)
 
     def experiment(rng: Rng, n: int) -> Signals:
-        u = np.concatenate([_steps(rng, n, 3, 30) for _ in range(2)], axis=1)
+        u = np.concatenate([steps(rng, n, 3, 30) for _ in range(2)], axis=1)
         x, y = np.zeros(4), []
         for force in u:
             y.append(x[:2])
@@ -195,7 +147,7 @@ def mass_spring_damper(seed: int = 0, samples: int = 1000) -> Twin:
         clean = np.array(y)
         return Signals(u, clean, clean + np.array(noise) * rng.standard_normal(clean.shape))
 
-    return _twin("mass-spring-damper-twin", seed, experiment, (samples, samples), noise, step)
+    return twin("mass-spring-damper-twin", seed, experiment, (samples, samples), noise, step)
 
 
 def polynomial_narx(seed: int = 0, samples: int = 600) -> Twin:
@@ -219,7 +171,7 @@ def polynomial_narx(seed: int = 0, samples: int = 600) -> Twin:
 
         return Signals(u, run(np.zeros(n)), run(e))
 
-    return _twin(
+    return twin(
         "polynomial-narx-twin",
         seed,
         experiment,
@@ -229,52 +181,3 @@ def polynomial_narx(seed: int = 0, samples: int = 600) -> Twin:
         true=("u[t-2]", "u[t-1]", "y[t-2]", "y[t-1]"),
         delay=1,
     )
-
-
-TWINS: dict[str, Callable[[int], Twin]] = {
-    "cascaded-tanks-twin": cascaded_tanks,
-    "coupled-drives-twin": coupled_drives,
-    "hairdryer-twin": hairdryer,
-    "heat-exchanger-twin": heat_exchanger,
-    "mass-spring-damper-twin": mass_spring_damper,
-    "polynomial-narx-twin": polynomial_narx,
-}
-
-
-def multisine(rng: Rng, samples: int, band: float) -> Float[Array, "N 1"]:
-    """Random-phase sum of sines up to ``band`` cycles per sample, unit standard deviation."""
-    lines = np.arange(1, max(2, int(band * samples)) + 1)
-    phases = rng.uniform(0, 2 * np.pi, len(lines))
-    signal = np.cos(2 * np.pi * np.outer(np.arange(samples) / samples, lines) + phases).sum(axis=1)
-    return (signal / signal.std())[:, None]
-
-
-def _steps(rng: Rng, samples: int, shortest: int, longest: int) -> Float[Array, "N 1"]:
-    """Random levels in ±1, each held for a random number of samples."""
-    holds = rng.integers(shortest, longest + 1, samples // shortest + 1)
-    return np.repeat(rng.uniform(-1.0, 1.0, len(holds)), holds)[:samples, None]
-
-
-def _twin(
-    name: str,
-    seed: int,
-    experiment: Callable[[Rng, int], Signals],
-    samples: tuple[int, int],
-    noise: tuple[float, ...],
-    sampling_time: float,
-    *,
-    true: tuple[str, ...] | None = None,
-    delay: int | None = None,
-) -> Twin:
-    """Two experiments from one generator.  True regressors are given for equation noise only."""
-    rng = np.random.default_rng(seed)
-    (est, est_clean), (test, test_clean) = (
-        (
-            Record(u=s.u, y=s.measured, sampling_time=sampling_time, name=f"{name} {part}"),
-            s.clean,
-        )
-        for part, n in zip(("estimation", "test"), samples, strict=True)
-        for s in (experiment(rng, n),)
-    )
-    enters = "measurement" if true is None else "equation"
-    return Twin(name, est, test, est_clean, test_clean, noise, enters, true, delay)
