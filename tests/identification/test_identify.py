@@ -107,6 +107,23 @@ def test_state_space_models_are_tried_where_there_are_rows_enough_or_if_asked_fo
     assert linear.name == "state-space-linear"
 
 
+def test_recurrent_networks_are_tried_thoroughly_on_long_records_or_if_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    long = Record(u=rng.normal(size=1000), y=rng.normal(size=1000))
+    for effort, record, tried in (("thorough", long, ["rnn", "lstm"]), ("thorough", long[:999], []),
+                                  ("standard", long, [])):  # fmt: skip
+        found = families(Options(effort=effort), (record,))
+        assert [f.name for f in found if f.kind == "recurrent"] == tried
+        assert all(f.refined for f in found if f.kind == "recurrent")
+    (named,) = families(Options(network="rnn", refined=True), (long,))
+    assert named.refined
+    for wrong in ({"refined": True}, {"refined": True, "network": "state-space"}):
+        with pytest.raises(SettingsError, match="named mlp, lstm or rnn"):
+            families(Options(**wrong), (long,))
+    with pytest.raises(SettingsError, match="named mlp"):
+        families(Options(network="lstm", skip=True), (long,))
+
+
 def test_a_state_space_model_from_records_to_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,9 @@ def unscaled(nu: int, ny: int) -> Scaling:
     return Scaling(zeros(nu), ones(nu), zeros(ny), ones(ny), ones(nu), zeros(ny), ones(ny))
 
 
-def model_of(network: MLP, regressors: Terms, weights: dict[str, Array], start: int) -> Model:
+def model_of(
+    network: MLP | Recurrent, regressors: Terms, weights: dict[str, Array], start: int
+) -> Model:
     nu, ny = len(regressors.input_names), len(regressors.output_names)
     return Model(network, regressors, unscaled(nu, ny), weights, start)
 
@@ -272,6 +274,30 @@ def test_refinement_never_raises_the_error_even_from_random_weights() -> None:
     starts = [first.with_weights(random_weights(first.network, k, 0.25)) for k in range(10, 13)]  # type: ignore[arg-type]
     for before, after in zip(starts, refine(starts, record), strict=True):
         assert rmse(after.model, record) <= rmse(before, record)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "rnn"])
+def test_recurrent_networks_are_refined_too(kind: str) -> None:
+    """From random weights to near the noise; the precision is that of the free run's residuals."""
+    record, _ = output_error(200, 9)
+    regressors = all_terms(record, 1, 1)
+    network = Recurrent(kind, len(regressors), (3,), 1)
+    rng = np.random.default_rng(0)
+    weights = {n: 0.4 * rng.normal(size=spec.shape) for n, spec in network.specs().items()}
+    before = model_of(network, regressors, weights, 4)
+    (found,) = refine([before], record, iterations=60)
+    assert rmse(found.model, record) < 0.5 * rmse(before, record)
+    assert rmse(found.model, record) ** 2 < 2 * 0.09
+    at = found.model
+
+    def run(w: Array) -> Array:
+        return at.with_weights(unflatten(at.network, w)).free_run(record.u, record.y[:4])[4:, 0]
+
+    w = flatten(at.network, at.weights)
+    J = np.stack([(run(w + 1e-6 * e) - run(w - 1e-6 * e)) / 2e-6 for e in np.eye(len(w))], axis=1)
+    J = J[:, found.positions]
+    expected = J.T @ J / found.noise_variance[0] + np.diag(1 / found.widths)
+    np.testing.assert_allclose(found.precision, expected, rtol=1e-4, atol=1e-4 * expected.max())
 
 
 def test_pruned_weights_stay_pruned(

@@ -9,7 +9,7 @@ import pytest
 
 from occamid import Record
 from occamid.data.windows import Terms, all_terms, one_after_the_other, windows
-from occamid.networks import MLP
+from occamid.networks import MLP, Recurrent
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import free_run
 from occamid.training.lanes import in_lanes, sensitivities
@@ -27,22 +27,24 @@ def lagged(nu: int, ny: int, inputs: int, outputs: int) -> Terms:
 
 
 HOLES = Terms(((0, 3), (0, 1), (1, 2)), ((0, 4), (0, 1), (1, 3)), ("u1", "u2"), ("y1", "y2"))
-CASES: dict[str, tuple[str, bool, bool, Terms]] = {
-    "tanh": ("tanh", True, False, lagged(1, 1, 2, 3)),
-    "tanh, skip, no bias": ("tanh", False, True, lagged(1, 1, 3, 2)),
-    "relu, skip": ("relu", True, True, lagged(1, 1, 2, 2)),
-    "relu, two outputs": ("relu", True, False, lagged(2, 2, 1, 2)),
-    "tanh, skip, lags with holes": ("tanh", True, True, HOLES),
-    "tanh, skip, no output lags": ("tanh", True, True, lagged(1, 2, 3, 0)),
+CASES: dict[str, tuple[MLP | Recurrent, Terms]] = {
+    "tanh": (MLP(6, (3,), 1, "tanh"), lagged(1, 1, 2, 3)),
+    "tanh, skip, no bias": (MLP(6, (3,), 1, "tanh", False, True), lagged(1, 1, 3, 2)),
+    "relu, skip": (MLP(5, (3,), 1, "relu", True, True), lagged(1, 1, 2, 2)),
+    "relu, two outputs": (MLP(8, (3,), 2, "relu"), lagged(2, 2, 1, 2)),
+    "tanh, skip, lags with holes": (MLP(6, (3,), 2, "tanh", True, True), HOLES),
+    "tanh, skip, no output lags": (MLP(4, (3,), 2, "tanh", True, True), lagged(1, 2, 3, 0)),
+    "lstm": (Recurrent("lstm", 5, (3,), 1), lagged(1, 1, 2, 2)),
+    "lstm, two layers, lags with holes": (Recurrent("lstm", 6, (2, 3), 2), HOLES),
+    "rnn, no output lags": (Recurrent("rnn", 4, (3,), 2), lagged(1, 2, 3, 0)),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_sensitivities(case: str) -> None:
     """Against forward autodiff through the scan, and finite differences of a Python loop."""
-    activation, bias, skip, regressors = CASES[case]
+    network, regressors = CASES[case]
     nu, ny = len(regressors.input_names), len(regressors.output_names)
-    network = MLP(len(regressors), (3,), ny, activation, bias, skip)
     rng = np.random.default_rng(1)
     records = [
         Record(u=rng.normal(size=(n, nu)), y=rng.normal(size=(n, ny)), sampling_time=1.0)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -202,6 +203,25 @@ def test_evidence_equals_the_marginal_likelihood_of_a_linear_problem() -> None:
     assert abs(found.log_evidence[0] - expected) < 1e-8
     values = np.linalg.eigvalsh(phi.T @ phi / variance)
     assert abs(found.effective[0] - np.sum(values / (values + alpha))) < 1e-8
+
+
+def test_a_wild_fit_does_not_stop_those_beside_it() -> None:
+    """Its matrix has no numbers left; the others get their own precisions and noise."""
+    rng = np.random.default_rng(0)
+    phi, y, one = rng.normal(size=(12, 3)), rng.normal(size=12), np.ones(1, bool)
+    prior = levenberg.Prior(np.zeros((2, 3)), np.zeros(3, int), one, ~one, np.zeros((1, 3), bool))
+    state = levenberg.State(
+        np.zeros((2, 3)), np.ones((2, 3), bool), np.ones((2, 1)), np.ones((2, 1)),
+        np.array([[y @ y], [np.inf]]), np.ones(2), np.zeros(2, int), None,
+    )  # fmt: skip
+    normal = np.stack([phi.T @ phi, np.full((3, 3), np.nan)])
+
+    problem: Any = SimpleNamespace(rows=np.array([12.0]))
+    found = levenberg._update(problem, state, normal, prior, levenberg.Settings())
+    gamma = 3 - np.trace(np.linalg.inv(phi.T @ phi + np.eye(3)))
+    assert found.variance[0, 0] == pytest.approx(y @ y / (12 - gamma))
+    np.testing.assert_array_equal(found.variance[1], 1.0)
+    np.testing.assert_array_equal(found.alpha[1], 1.0)
 
 
 def linear_record(poles: list[complex], T: int, noise: float, seed: int = 0) -> Any:

@@ -59,8 +59,10 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
 
     ``given`` is how many rows the user gave, where the records are a part of them.
     """
-    if options.network != "mlp" and (options.skip or options.refined):
-        raise SettingsError("skip and refined are settings of a named mlp; set network to mlp.")
+    if options.skip and options.network != "mlp":
+        raise SettingsError("skip is a setting of a named mlp; set network to mlp.")
+    if options.refined and options.network in ("auto", "state-space"):
+        raise SettingsError("refined is a setting of a named mlp, lstm or rnn; name one of them.")
     _check_lags(options, records)
     scaling = fit_scaling(records, "standardize")
     inputs, outputs = 1, 1  # where the user fixed both, those take their place
@@ -78,6 +80,7 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
         *_linear(base, inputs, outputs),
         *_response(base, rows // channels[0], channels[0]),
         *_curved(base, inputs, rows, channels),
+        *(_recurrent(base) if rows >= options.budget.recurrent else []),
     ]
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
@@ -239,6 +242,28 @@ def _curved(
         Family("curved", "curved", about, settings),
         Family("curved-refined", "curved", f"{about}, refined in free run", loose, refined=True),
     ]
+
+
+def _recurrent(base: dict[str, Any]) -> list[Family]:
+    """States of the network's own instead of past outputs: a short training, then refinement."""
+    settings = Settings(
+        **base,
+        hidden=(6,),
+        input_lags=1,
+        output_lags=1,
+        lam=(1e-3,),
+        learning_rate=1e-2,
+        epochs=150,
+        cycles=2,
+        **_GENTLE,
+    )
+    return [
+        Family(
+            kind, "recurrent", f"{kind} of the inputs, refined in free run",
+            settings.replace(network=kind), refined=True,
+        )
+        for kind in ("rnn", "lstm")
+    ]  # fmt: skip
 
 
 # Refinement prunes by evidence in free run; before it only what is certainly useless goes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -23,7 +24,8 @@ class Budget:
 
     ``pace`` scales the epochs of every cycle, ``rows`` is the most that models on lagged signals
     are trained on.  From ``hidden`` rows on state-space models are looked for, as ``search`` says;
-    they are compared on up to ``stream`` rows.  Models that are only ``compared`` get half of that.
+    they are compared on up to ``stream`` rows.  From ``recurrent`` rows on an RNN and an LSTM are
+    trained, too.  Models that are only ``compared`` get half of that.
     """
 
     folds: int
@@ -33,6 +35,7 @@ class Budget:
     pace: float = 1.0
     rows: int = 10_000
     hidden: int = 400
+    recurrent: float = math.inf
     stream: int = 25_000
     search: Search = SEARCH
     compared: bool = False
@@ -66,6 +69,7 @@ BUDGETS: dict[str, Budget] = {
         restarts=60,
         members=25,
         iterations=120,
+        recurrent=1_000,
         search=Search((1, 2, 3, 4, 5, 6, 8, 10), 15, 8, 8, 40, 150, rows=5_000),
     ),
 }
@@ -94,7 +98,9 @@ class Options(BaseModel):
         None, description="smallest lag of the inputs"
     )
     skip: bool = Field(False, description="a linear path beside the units of a named mlp")
-    refined: bool = Field(False, description="a named mlp is fitted again, to its free run")
+    refined: bool = Field(
+        False, description="a named mlp, lstm or rnn is fitted again, to its free run"
+    )
     lam: tuple[Positive, ...] | Literal["auto"] = Field("auto", description="λ, one or several")
     restarts: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         None, description="initialisations"

@@ -28,7 +28,7 @@ from jaxtyping import Float, Int
 from occamid.data.record import Record, as_records
 from occamid.data.windows import Shape, Terms
 from occamid.errors import SettingsError
-from occamid.networks import MLP, Network, is_matrix, reads_regressors
+from occamid.networks import MLP, Network, Recurrent, is_matrix, reads_regressors
 from occamid.networks.flat import flatten, unflatten
 from occamid.training.cores import cores, side_by_side
 from occamid.training.lanes import Lanes, in_lanes, runs, sensitivities
@@ -106,8 +106,8 @@ def refine(
         shrink: whether evidence sets the precisions and prunes; else the priors stay wide.
         shape: what to pad the records to, see :func:`occamid.data.windows.windows`.
     """
-    if not all(isinstance(model.network, MLP) for model in models):
-        raise SettingsError("only an mlp can be refined in free run, no recurrent network.")
+    if not all(isinstance(model.network, (MLP, Recurrent)) for model in models):
+        raise SettingsError("only an mlp, an lstm or an rnn can be refined in free run.")
     small = [collapse(model).compact() for model in models]
     members = members_of(small)
     first, network, terms = small[0], members.like.network, members.like.terms
@@ -173,7 +173,7 @@ def _units(model: Model) -> Float[Array, " P"]:
     last = f"layer{len(network.hidden)}"
     tree = {}
     for name, spec in network.specs().items():
-        into_output = name.startswith(("skip", last))
+        into_output = name.startswith(("skip", last, "out"))
         out = scaling.y_spread if into_output else np.ones(spec.shape[0])
         if len(spec.shape) == 1:
             tree[name] = out

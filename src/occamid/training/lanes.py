@@ -1,12 +1,12 @@
 """Free runs through many records as a few long ones, and their derivative along every weight.
 
 Records of unequal length, padded to one, would be mostly padding.  Here they lie one after the
-other in lanes: where one begins, the past outputs are its own.
+other in lanes: where one begins, the past outputs are its own, and a state begins anew.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from occamid.data.windows import Terms, Windows, one_after_the_other
-from occamid.networks import Network
+from occamid.networks import Network, Recurrent
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import push, read
 
@@ -55,20 +55,22 @@ def in_lanes(data: Windows, terms: Terms, lanes: int = 1) -> Lanes:
 def runs(
     network: Network, terms: Terms, w: Float[jax.Array, " P"], data: Lanes
 ) -> tuple[Float[jax.Array, "L T ny"], Float[jax.Array, "L T outputs"]]:
-    """Outputs of a network without a state that is fed its own, and what it was fed."""
+    """Outputs of a network that is fed its own, and what it was fed."""
     params = unflatten(network, w)
-    state = network.initial_state(params)
+    first = network.initial_state(params)
     history = data.history.astype(data.y.dtype)
 
-    def step(register: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, tuple]:
+    def step(carried: tuple[jax.Array, Any], now: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
         u, number = now
-        register = jnp.where(number >= 0, history[number], register)
+        register = jnp.where(number >= 0, history[number], carried[0])
+        state = jax.tree.map(lambda new, old: jnp.where(number >= 0, new, old), first, carried[1])
         fed = read(register, terms)
-        y = network.step(params, state, jnp.concatenate([u, fed]))[1]
-        return push(register, y), (y, fed)
+        state, y = network.step(params, state, jnp.concatenate([u, fed]))
+        return (push(register, y), state), (y, fed)
 
     def one(inputs: jax.Array, begins: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found: tuple[jax.Array, jax.Array] = jax.lax.scan(step, history[0], (inputs, begins))[1]
+        begun = history[0], first
+        found: tuple[jax.Array, jax.Array] = jax.lax.scan(step, begun, (inputs, begins))[1]
         return found
 
     return jax.vmap(one)(data.inputs, data.begins)
@@ -81,8 +83,15 @@ def sensitivities(
 
     With ``z(t)`` the regressors of the run, ``dŷ(t)/dw = ∂f/∂w + Σ_j ∂f/∂y(t-j) · dŷ(t-j)/dw``:
     the partial derivatives of all rows are taken at once, and only the sum over the past outputs
-    is a recursion.
+    is a recursion.  A network with a state is derived along with its run, in forward mode.
     """
+    if isinstance(network, Recurrent):
+
+        def ran(w: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return (runs(network, terms, w, data)[0],) * 2
+
+        by_all, y = jax.jacfwd(ran, has_aux=True)(w)
+        return y, by_all
     y, fed = runs(network, terms, w, data)
 
     def f(w: jax.Array, u: jax.Array, past: jax.Array) -> jax.Array:

@@ -4,7 +4,7 @@ Systems with 2 to 6 states of modes that all matter, drawn from ten seeds, with 
 measurement noise: linear ones, and ones with a saturating output feedback.  Each is given to the
 state-space family of its kind as the automatic mode would, and the number of states of the last
 model is compared with the truth.  Prints a line for each and writes
-``benchmarks/results/orders-KIND-ORDER.json``.
+``benchmarks/results/orders/KIND-ORDER.json``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main(kinds: list[str], orders: list[int]) -> None:
             )
             content: dict[str, Any] = {"kind": kind, "order": order, "found": found, **provenance()}
             text = json.dumps(content, indent=1)
-            replace_file(RESULTS / f"orders-{kind}-{order}.json", text.encode())
+            replace_file(RESULTS / "orders" / f"{kind}-{order}.json", text.encode())
 
 
 if __name__ == "__main__":

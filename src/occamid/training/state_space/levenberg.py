@@ -179,6 +179,7 @@ def _descend(problem: Problem, state: State, at: Expansion, prior: Prior, s: Set
     gradient = np.where(state.mask, at.gradient + alpha * (state.w - prior.mean), 0.0)
     before = _energy(state, at.squares, state.w, alpha, prior.mean)
     best, open_ = state, np.isfinite(before) & (state.resting < s.patience)
+    open_ &= np.isfinite(A).all(axis=(1, 2))
     energy, damping = before.copy(), state.damping.copy()
     for _ in range(s.tries):
         if not open_.any():
@@ -244,7 +245,12 @@ def _solve(A: Array, damping: Array, gradient: Array) -> Array:
 
 
 def _inverse_diagonal(A: Array) -> Array:
-    """Diagonal of ``A⁻¹``; where rounding left ``A`` indefinite, of its nearest positive part."""
+    """Diagonal of ``A⁻¹``; where rounding left ``A`` indefinite, of its nearest positive part.
+
+    One where a wild run left no numbers in it.
+    """
+    sound = np.isfinite(A).all(axis=(1, 2), keepdims=True)
+    A = np.where(sound, A, np.eye(A.shape[1]))
     d = np.sqrt(np.einsum("mii->mi", A))
     scaled = A / d[:, :, None] / d[:, None, :]
     try:
