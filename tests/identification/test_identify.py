@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from occamid import DataError, Fit, Options, Record, SettingsError, identify, load
 from occamid.data import twins
+from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family, families
 from occamid.identification.options import BUDGETS, Budget
 from occamid.identification.progress import Clock, Stage
+from occamid.identification.referee import Judgement, judge
 from occamid.identification.thinning import thin
 from occamid.reporting.content import show
 from occamid.training.settings import Settings
@@ -25,6 +28,37 @@ TINY = Options(effort="quick", restarts=2, cycles=2, epochs=20, input_lags=3, ou
 def settings_of(found: list[Family]) -> list[Settings]:
     """Of the families that are trained."""
     return [f.settings for f in found if f.settings is not None]
+
+
+@pytest.mark.parametrize(
+    ("fails", "chosen", "said"),
+    [
+        ({("linear", False)}, "linear", "linear could not be trained on all data (wild) and it"),
+        ({("linear", False), ("linear", True)}, "curved", "(wild) and curved is next"),
+    ],
+)
+def test_what_fails_on_all_data_gives_way(
+    monkeypatch: pytest.MonkeyPatch, fails: set[tuple[str, bool]], chosen: str, said: str
+) -> None:
+    """The family as it was in the folds, or the next best one, and the report says so."""
+    inner = Workshop.model
+
+    def model(shop: Workshop, family: Family, progress: Any = None) -> Any:
+        all_rows = sum(np.sum(seen) for _, seen in shop.lesson.blanked) == 200
+        if all_rows and (family.name, shop.budget.compared) in fails:
+            raise DataError("wild.")
+        return inner(shop, family, progress)
+
+    def judged(*args: Any, **told: Any) -> Judgement:
+        found = judge(*args, **told)
+        heard = {name: found.hearings[name] for name in ("linear", "curved")}
+        return replace(found, chosen="linear", hearings=heard)
+
+    monkeypatch.setattr(Workshop, "model", model)
+    monkeypatch.setattr("occamid.identification.identify.judge", judged)
+    fit = identify(small_record(200), TINY, single=True)
+    assert fit.family.name == chosen
+    assert said in fit.grounds
 
 
 def test_long_records_are_thinned_to_evenly_spaced_pieces() -> None:

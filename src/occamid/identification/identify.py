@@ -35,7 +35,7 @@ from occamid.identification.families import Family, families
 from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
 from occamid.identification.hearing import Hearing
-from occamid.identification.options import Options
+from occamid.identification.options import Budget, Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import Judgement, Trial, judge
 from occamid.identification.stack import Stack, stacked
@@ -120,11 +120,9 @@ def identify(
     tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     judgement = judge(whole, options, clock, checkpoints)
-    family = next(f for f in tried if f.name == judgement.chosen)
     bench = _Bench(whole, data, options, checkpoints, clock)
     make_room()
-    shop = bench.shop(family)
-    model = shop.model(family, clock.sub(f"training {family.name}"))
+    judgement, family, shop, model = bench.lead(tried, judgement)
     clock.tell(f"bands of {family.name}")
     stack, model, expect = bench.trusted(tried, judgement, model, shop.records)
     clock.finish()
@@ -174,6 +172,39 @@ class _Bench:
         """Where a family is trained on everything it can be trained on."""
         records = self.whole if self.every_row(family) else self.data
         return Workshop(everything(records), self.options.budget, self.checkpoints)
+
+    def lead(
+        self, tried: Sequence[Family], judgement: Judgement
+    ) -> tuple[Judgement, Family, Workshop, Ensemble]:
+        """The chosen family trained on everything.
+
+        Where none of its models is usable there it is trained as in the folds, where it was, and
+        where that fails, too, the next best family takes its place; either is said.
+        """
+        best, first = judgement.chosen, None
+        for name, budget in self._turns(judgement):
+            family = next(f for f in tried if f.name == name)
+            shop = replace(self.shop(family), budget=budget)
+            try:
+                model = shop.model(family, self.clock.sub(f"training {name}"))
+            except DataError as problem:
+                first = first or problem
+                continue
+            if first is not None:
+                instead = "it was trained as in the folds" if name == best else f"{name} is next"
+                why = f"could not be trained on all data ({str(first).rstrip('.')})"
+                grounds = f"{judgement.grounds}; {best} {why} and {instead}"
+                judgement = replace(judgement, chosen=name, grounds=grounds)
+            return judgement, family, shop, model
+        assert first is not None
+        raise first
+
+    def _turns(self, judgement: Judgement) -> list[tuple[str, Budget]]:
+        """Families and budgets of the last training, in the order they are tried in."""
+        full, best = self.options.budget, judgement.chosen
+        scores = {t.family: t.score for t in judgement.trials if t.family in judgement.heard}
+        others = sorted(scores.keys() - {best}, key=lambda name: scores[name])
+        return [(best, full), (best, full.for_folds()), *((name, full) for name in others)]
 
     def trusted(
         self,

@@ -10,7 +10,8 @@ some iterations through all of it, and those of the best order and of one with f
 whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
 how many units there are: models begin with few, and get twice as many as long as the error falls.
 Where outputs integrate, a long free run adds up every error and says little about where to go:
-restarts then begin on many short pieces, each with a first state of its own.
+restarts then begin on many short pieces, each with a first state of its own, and go on on longer
+ones.
 """
 
 from __future__ import annotations
@@ -120,10 +121,6 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         with jax.enable_x64(True):
             return finished(whole, projected(whole, plan))
     few, short = excerpt(rows, plan.rows), seen <= plan.rows
-    drifts = integrates(few)
-    if drifts:
-        few = _seen(excerpt(rows, plan.rows, PIECE))
-    same = short and not drifts
     quick = Plan(
         order=max(plan.orders),
         units=plan.units if short or plan.fixed else -(-plan.units // 2),
@@ -138,17 +135,15 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
             found = [linear(data, orders, quick, report) for orders in parts]
-            stages = [moved(by_criterion(data, found), whole, same, plan.seed)]
+            stages = [moved(by_criterion(data, found), whole, short, plan.seed)]
         else:
-            data = scored_data(few, [scored(len(u)) for u, _, _ in few])
-            bases = [linear(data, orders, quick, report) for orders in parts]
-            found = [nonlinear(data, base, quick, report) for base in bases]
+            data, found = screened(few, parts, quick, plan.screening, report)
             if short:
                 best = by_score(data, found, plan.members)
-                stages = [moved(best, whole, same, plan.seed)]
+                stages = [moved(best, whole, short, plan.seed)]
             else:
                 each = finalists(data, found, plan.members)
-                begun = [moved(stage, whole, same, plan.seed) for stage in each]
+                begun = [moved(stage, whole, short, plan.seed) for stage in each]
                 stages = tasted(begun, whole, plan, report)
 
         def end(stage: Stage) -> list[Fitted]:
@@ -163,6 +158,30 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
 def _seen(rows: Sequence[Rows]) -> list[Rows]:
     """Those with an output that may be looked at."""
     return [row for row in rows if np.any(row[2] > 0)]
+
+
+def screened(
+    rows: Sequence[Rows],
+    parts: Sequence[tuple[int, ...]],
+    quick: Plan,
+    iterations: int,
+    report: Report | None,
+) -> tuple[Data, list[Stage]]:
+    """The better restarts of every order, and the rows they can be scored on.
+
+    Where outputs integrate they begin on short pieces of these rows and go on from there.
+    """
+    drifts = integrates(rows)
+    few = _seen(excerpt(rows, sum(len(u) for u, _, _ in rows), PIECE)) if drifts else rows
+    data = scored_data(few, [scored(len(u)) for u, _, _ in few])
+    bases = [linear(data, orders, quick, report) for orders in parts]
+    found = [nonlinear(data, base, quick, report) for base in bases]
+    if drifts:
+        data = scored_data(rows, [scored(len(u)) for u, _, _ in rows])
+        settings = replace(quick.levenberg, iterations=iterations)
+        longer = [moved(stage, data, False, quick.seed) for stage in found]
+        found = [run(stage, settings, "longer pieces", report) for stage in longer]
+    return data, found
 
 
 def projected(data: Data, plan: Search) -> Stage:
