@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from occamid import Record, train
+from occamid import DataError, Record, train
 from occamid.bands.posterior import refined_posterior
 from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms, all_terms, windows
@@ -298,6 +298,15 @@ def test_recurrent_networks_are_refined_too(kind: str) -> None:
     J = J[:, found.positions]
     expected = J.T @ J / found.noise_variance[0] + np.diag(1 / found.widths)
     np.testing.assert_allclose(found.precision, expected, rtol=1e-4, atol=1e-4 * expected.max())
+
+
+def test_networks_too_large_for_a_dense_precision_are_refused() -> None:
+    record, _ = output_error(50, 9)
+    regressors = all_terms(record, 1, 1)
+    network = Recurrent("lstm", len(regressors), (40,), 1)
+    weights = {n: np.ones(spec.shape) for n, spec in network.specs().items()}
+    with pytest.raises(DataError, match="weights are too many to be refined"):
+        refine([model_of(network, regressors, weights, 4)], record)
 
 
 def test_pruned_weights_stay_pruned(

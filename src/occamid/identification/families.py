@@ -75,17 +75,17 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
     if options.network != "auto":
         return [_named(options, base, max(inputs, options.input_delay or 0), outputs)]
     rows = sum(len(r) - r.lead for r in records)
+    all_rows = sum(map(len, records)) if given is None else given
     channels = records[0].u.shape[1], records[0].y.shape[1]
     found = [
         *_linear(base, inputs, outputs),
         *_response(base, rows // channels[0], channels[0]),
         *_curved(base, inputs, rows, channels),
-        *(_recurrent(base) if rows >= options.budget.recurrent else []),
+        *(_recurrent(base) if all_rows >= options.budget.recurrent else []),
     ]
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
     free = () if fixed else (*CLASSICAL, _subspace(options))
-    all_rows = sum(map(len, records)) if given is None else given
     hidden = [] if fixed or all_rows < options.budget.hidden else _state_space(options)
     return [*free, *hidden[:1], *(_with(f, options.budget.pace, fixed) for f in kept), *hidden[1:]]
 
@@ -245,7 +245,7 @@ def _curved(
 
 
 def _recurrent(base: dict[str, Any]) -> list[Family]:
-    """States of the network's own instead of past outputs: a short training, then refinement."""
+    """States of the network's own beside the last inputs and output, trained, then refined."""
     settings = Settings(
         **base,
         hidden=(6,),
@@ -259,7 +259,7 @@ def _recurrent(base: dict[str, Any]) -> list[Family]:
     )
     return [
         Family(
-            kind, "recurrent", f"{kind} of the inputs, refined in free run",
+            kind, "recurrent", f"{kind} on the last inputs and output, refined in free run",
             settings.replace(network=kind), refined=True,
         )
         for kind in ("rnn", "lstm")

@@ -181,23 +181,22 @@ class _Bench:
         Where none of its models is usable there it is trained as in the folds, where it was, and
         where that fails, too, the next best family takes its place; either is said.
         """
-        best, first = judgement.chosen, None
+        failed: dict[str, str] = {}  # families, and why
         for name, budget in self._turns(judgement):
             family = next(f for f in tried if f.name == name)
             shop = replace(self.shop(family), budget=budget)
             try:
                 model = shop.model(family, self.clock.sub(f"training {name}"))
             except DataError as problem:
-                first = first or problem
+                failed.setdefault(name, str(problem).rstrip("."))
                 continue
-            if first is not None:
-                instead = "it was trained as in the folds" if name == best else f"{name} is next"
-                why = f"could not be trained on all data ({str(first).rstrip('.')})"
-                grounds = f"{judgement.grounds}; {best} {why} and {instead}"
-                judgement = replace(judgement, chosen=name, grounds=grounds)
-            return judgement, family, shop, model
-        assert first is not None
-        raise first
+            return (
+                (_given_way(judgement, name, failed) if failed else judgement),
+                family,
+                shop,
+                model,
+            )
+        raise DataError(f"{failed[judgement.chosen]}.")
 
     def _turns(self, judgement: Judgement) -> list[tuple[str, Budget]]:
         """Families and budgets of the last training, in the order they are tried in."""
@@ -230,14 +229,14 @@ class _Bench:
         gain = learning_gain(family, hearing, options, rows, self.clock, given)
         if stack:
             model, stack = self.beside(model, tried, stack)
-            hearing = stack.hearing
+            hearing = stack.hearing if stack else hearing
         model = calibrated(model, hearing, cautious(gain, hearing, rows, streams))
         own = own_error(model, records)
         return stack, model, np.stack([np.maximum(own, v) for v in expected(hearing, gain)])
 
     def beside(
         self, model: Ensemble, tried: Sequence[Family], stack: Stack
-    ) -> tuple[Ensemble, Stack]:
+    ) -> tuple[Ensemble, Stack | None]:
         """The leading model with the others of its stack, trained as they were in the folds.
 
         Who is not usable on all rows is left out; the leading family takes its share.
@@ -258,9 +257,23 @@ class _Bench:
         others = [f for name in names for f in tried if f.name == name]
         found = side_by_side([partial(trained, family) for family in others])
         usable = {f.name: b for f, b in zip(others, found, strict=True) if b}
+        if not usable:
+            return model, None
         shares = {name: b.share for name, b in usable.items()}
         shares = {leading: 1.0 - sum(shares.values())} | shares
         return replace(model, beside=tuple(usable.values())), stack._replace(shares=shares)
+
+
+def _given_way(judgement: Judgement, chosen: str, failed: dict[str, str]) -> Judgement:
+    """The judgement without families that failed on all data, and what took their place."""
+    instead = "it was trained as in the folds" if chosen in failed else f"{chosen} is next"
+    each = [f"{name} could not be trained on all data ({why})" for name, why in failed.items()]
+    return replace(
+        judgement,
+        chosen=chosen,
+        grounds="; ".join([judgement.grounds, *each, instead]),
+        hearings={n: h for n, h in judgement.hearings.items() if n == chosen or n not in failed},
+    )
 
 
 def _with_tail(model: Ensemble, records: tuple[Record, ...]) -> Ensemble:

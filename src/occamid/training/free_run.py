@@ -27,9 +27,9 @@ from jaxtyping import Float, Int
 
 from occamid.data.record import Record, as_records
 from occamid.data.windows import Shape, Terms
-from occamid.errors import SettingsError
+from occamid.errors import DataError, SettingsError
 from occamid.networks import MLP, Network, Recurrent, is_matrix, reads_regressors
-from occamid.networks.flat import flatten, unflatten
+from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.cores import cores, side_by_side
 from occamid.training.lanes import Lanes, in_lanes, runs, sensitivities
 from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
@@ -38,6 +38,7 @@ from occamid.training.model import Model
 from occamid.training.wide import widen
 
 Array = np.ndarray
+MOST_WEIGHTS = 5_000  # whose precision is a dense matrix, of every member
 RANGE = 8.0  # outputs beyond this many standard deviations count as this far, and do not explode
 PRUNED = 1e6  # precision of a group, in units of its weights, beyond which it is zero
 FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates
@@ -106,11 +107,10 @@ def refine(
         shrink: whether evidence sets the precisions and prunes; else the priors stay wide.
         shape: what to pad the records to, see :func:`occamid.data.windows.windows`.
     """
-    if not all(isinstance(model.network, (MLP, Recurrent)) for model in models):
-        raise SettingsError("only an mlp, an lstm or an rnn can be refined in free run.")
     small = [collapse(model).compact() for model in models]
     members = members_of(small)
     first, network, terms = small[0], members.like.network, members.like.terms
+    _check(network)
     wide = widen(network, terms, dear=True)
     matrices = np.concatenate(
         [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
@@ -147,6 +147,17 @@ def refine(
         _refined(first, network, terms, jax.tree.map(lambda x, k=k: x[k], fits))
         for k in range(len(small))
     ]
+
+
+def _check(network: Network) -> None:
+    """Refuse what has no refinement, or one that does not fit into memory."""
+    if not isinstance(network, (MLP, Recurrent)):
+        raise SettingsError("only an mlp, an lstm or an rnn can be refined in free run.")
+    if size(network) > MOST_WEIGHTS:
+        raise DataError(
+            f"{size(network)} weights are too many to be refined in free run "
+            f"({MOST_WEIGHTS} at most); use fewer units or lags."
+        )
 
 
 def _evenly(count: int, parts: int) -> list[Int[Array, " n"]]:

@@ -1,7 +1,7 @@
 """Which orders are found: ``python -m occamid_benchmarks.studies.orders [KIND] [ORDER …]``.
 
-Systems with 2 to 6 states of modes that all matter, drawn from ten seeds, with one per cent of
-measurement noise: linear ones, and ones with a saturating output feedback.  Each is given to the
+Systems with 2 to 6 states, modes in parallel of random loudness, from ten seeds, with one per cent
+of measurement noise: linear ones, and ones with a saturating output feedback.  Each is given to the
 state-space family of its kind as the automatic mode would, and the number of states of the last
 model is compared with the truth.  Prints a line for each and writes
 ``benchmarks/results/orders/KIND-ORDER.json``.
@@ -33,7 +33,7 @@ ORDERS, SEEDS, ROWS, NOISE = (2, 3, 4, 5, 6), 10, 2000, 0.01
 
 
 def modes(order: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """``A``, ``B`` and ``C`` of modes in parallel, each as loud as the others but for a factor."""
+    """``A``, ``B`` and ``C`` of modes in parallel; those that turn fast are the louder ones."""
     radius, angle = rng.uniform(0.75, 0.95, order), rng.uniform(0.1, 1.2, order)
     blocks = [
         r * np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]])

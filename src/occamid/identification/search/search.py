@@ -115,7 +115,9 @@ def search(
     chosen = picked(found, pick)
     own = Options(**options.given() | chosen.knobs)
     fit = identify(whole, own, progress=clock.last, checkpoints=checkpoints)
-    return Searched(replace(fit, grounds=grounds(chosen, found)), found, chosen)
+    *_, last = fit.grounds.partition("; ")  # what became of the last training
+    said = "; ".join([grounds(chosen, found), *([last] if last else [])])
+    return Searched(replace(fit, grounds=said), found, chosen)
 
 
 def check(trials: int, study: str | Path | None, resume: bool, pick: Any) -> Pick:

@@ -69,6 +69,11 @@ class Fitted:
         """How many units were not pruned."""
         return int(np.sum(split(self.sizes, self.mask).unit.any(axis=1)))
 
+    @property
+    def sound(self) -> bool:
+        """Whether it runs free: a wild run leaves no numbers."""
+        return bool(np.isfinite(self.error).all() and np.isfinite(self.precision).all())
+
     def network(self) -> tuple[StateSpace, dict[str, Array]]:
         """The network without what was pruned, and its parameters."""
         whole, params = as_network(self.sizes, self.w)

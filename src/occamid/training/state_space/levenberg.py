@@ -244,13 +244,15 @@ def _solve(A: Array, damping: Array, gradient: Array) -> Array:
     return np.linalg.solve(scaled, (gradient / d)[..., None])[..., 0] / d
 
 
-def _inverse_diagonal(A: Array) -> Array:
-    """Diagonal of ``A⁻¹``; where rounding left ``A`` indefinite, of its nearest positive part.
+def _determined(A: Array, alpha: Array, mask: Array) -> Float[Array, "M P"]:
+    """``γ`` of every weight; zero where a wild run left no numbers in ``A``."""
+    sound = np.isfinite(A).all(axis=(1, 2))
+    inverse = _inverse_diagonal(np.where(sound[:, None, None], A, np.eye(A.shape[1])))
+    return np.where(mask & sound[:, None], 1.0 - alpha * inverse, 0.0)
 
-    One where a wild run left no numbers in it.
-    """
-    sound = np.isfinite(A).all(axis=(1, 2), keepdims=True)
-    A = np.where(sound, A, np.eye(A.shape[1]))
+
+def _inverse_diagonal(A: Array) -> Array:
+    """Diagonal of ``A⁻¹``; where rounding left ``A`` indefinite, of its nearest positive part."""
     d = np.sqrt(np.einsum("mii->mi", A))
     scaled = A / d[:, :, None] / d[:, None, :]
     try:
@@ -271,7 +273,7 @@ def _grouped(values: Array, prior: Prior) -> Array:
 def _update(problem: Problem, state: State, normal: Array, prior: Prior, s: Settings) -> State:
     """MacKay's fixed point, and pruning of what has no width left."""
     A, alpha = _precision(state, prior, normal)
-    gamma = np.where(state.mask, 1.0 - alpha * _inverse_diagonal(A), 0.0)
+    gamma = _determined(A, alpha, state.mask)
     away = np.where(state.mask, (state.w - prior.mean) ** 2, 0.0)
     found = np.maximum(_grouped(gamma, prior), 1e-6) / np.maximum(_grouped(away, prior), 1e-14)
     found = np.clip(found, s.smallest, s.largest)
@@ -296,7 +298,7 @@ def finish(problem: Problem, state: State, prior: Prior) -> Fit:
     at, carry = problem.expand(state.w, state.variance, state.carry, True)
     state = state._replace(squares=at.squares, carry=carry)
     A, alpha = _precision(state, prior, at.normal)
-    gamma = np.where(state.mask, 1.0 - alpha * _inverse_diagonal(A), 0.0)
+    gamma = _determined(A, alpha, state.mask)
     fit = np.sum(
         at.squares / state.variance + problem.rows * np.log(2 * np.pi * state.variance), axis=1
     )

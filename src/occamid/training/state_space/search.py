@@ -137,7 +137,8 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
             found = [linear(data, orders, quick, report) for orders in parts]
             stages = [moved(by_criterion(data, found), whole, short, plan.seed)]
         else:
-            data, found = screened(few, parts, quick, plan.screening, report)
+            begin = short_pieces(rows, plan.rows) or few
+            data, found = screened((begin, few), parts, quick, plan.screening, report)
             if short:
                 best = by_score(data, found, plan.members)
                 stages = [moved(best, whole, short, plan.seed)]
@@ -150,9 +151,13 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
             with jax.enable_x64(True):  # each thread has its own
                 if plan.units and not (short or plan.fixed):
                     stage = grown(stage, whole, plan, report)
-                return finished(whole, run(stage, plan.levenberg, "last round", report))
+                stage = run(stage, plan.levenberg, "last round", report)
+                return [fit for fit in finished(whole, stage) if fit.sound]
 
-        return list(chain(*side_by_side([partial(end, stage) for stage in stages])))
+        fits = list(chain(*side_by_side([partial(end, stage) for stage in stages])))
+        if not fits:
+            raise DataError("no state-space model runs free on these records")
+        return fits
 
 
 def _seen(rows: Sequence[Rows]) -> list[Rows]:
@@ -160,8 +165,16 @@ def _seen(rows: Sequence[Rows]) -> list[Rows]:
     return [row for row in rows if np.any(row[2] > 0)]
 
 
+def short_pieces(rows: Sequence[Rows], most: int) -> list[Rows]:
+    """Where restarts begin if outputs integrate; none if they do not."""
+    longest = min(most // 3, max(len(u) for u, _, _ in rows))
+    if longest <= PIECE or not integrates(excerpt(rows, most), longest):
+        return []
+    return _seen(excerpt(rows, most // 2, PIECE))
+
+
 def screened(
-    rows: Sequence[Rows],
+    rows: tuple[Sequence[Rows], Sequence[Rows]],
     parts: Sequence[tuple[int, ...]],
     quick: Plan,
     iterations: int,
@@ -169,15 +182,12 @@ def screened(
 ) -> tuple[Data, list[Stage]]:
     """The better restarts of every order, and the rows they can be scored on.
 
-    Where outputs integrate they begin on short pieces of these rows and go on from there.
+    They begin on the first rows and, unless those are the others, go on on the others.
     """
-    drifts = integrates(rows)
-    few = _seen(excerpt(rows, sum(len(u) for u, _, _ in rows), PIECE)) if drifts else rows
-    data = scored_data(few, [scored(len(u)) for u, _, _ in few])
-    bases = [linear(data, orders, quick, report) for orders in parts]
-    found = [nonlinear(data, base, quick, report) for base in bases]
-    if drifts:
-        data = scored_data(rows, [scored(len(u)) for u, _, _ in rows])
+    begin, data = (scored_data(each, [scored(len(u)) for u, _, _ in each]) for each in rows)
+    bases = [linear(begin, orders, quick, report) for orders in parts]
+    found = [nonlinear(begin, base, quick, report) for base in bases]
+    if rows[0] is not rows[1]:
         settings = replace(quick.levenberg, iterations=iterations)
         longer = [moved(stage, data, False, quick.seed) for stage in found]
         found = [run(stage, settings, "longer pieces", report) for stage in longer]

@@ -19,6 +19,7 @@ LAGS = 30  # of the ARX model (METHOD section 9)
 DIVERGED = 1e8  # an impulse response beyond this is no start
 ROWS = 20_000  # rows of a piece in which the least squares are accumulated
 RIDGES = (1e-10, 1e-5, 1e-3, 1e-2)  # relative to the largest column; smooth inputs need more
+SHORTEST = 30  # rows of a piece of a record
 HORIZONS = (30, 100)  # block rows and columns of the Hankel matrix; METHOD's 200 samples at most
 
 
@@ -110,6 +111,7 @@ def excerpt(rows: Sequence[Rows], most: int, size: int | None = None) -> list[Ro
     """Evenly spaced pieces of long records, about ``most`` rows in all.
 
     There are three pieces at most; with a ``size``, as many of it as there are in so many rows.
+    Those of a few rows are left out where there are longer ones.
     """
     total = sum(len(u) for u, _, _ in rows)
     if total <= most and size is None:
@@ -122,11 +124,11 @@ def excerpt(rows: Sequence[Rows], most: int, size: int | None = None) -> list[Ro
         for first in np.linspace(0, len(u) - rest, pieces).round().astype(int):
             part = slice(int(first), int(first) + rest)
             found.append((u[part], y[part], weight[part]))
-    return found
+    return [piece for piece in found if len(piece[0]) >= SHORTEST] or found
 
 
-def integrates(records: Sequence[Rows]) -> bool:
-    """Whether a real pole of an ARX model decays slower than the longest record lasts.
+def integrates(records: Sequence[Rows], longest: int) -> bool:
+    """Whether a pole of an ARX model neither decays nor turns within so many rows.
 
     Then a free run adds up what a model gets wrong, and a long one tells little of where to go.
     """
@@ -135,16 +137,17 @@ def integrates(records: Sequence[Rows]) -> bool:
     companion = np.eye(lags * ny, k=-ny)
     companion[:ny] = np.concatenate(list(A), axis=1)
     poles = np.linalg.eigvals(companion)
-    slow = poles.real > 1 - 1 / max(len(u) for u, _, _ in records)
-    return bool(np.any(slow & (poles.imag == 0)))
+    slow = poles.real > 1 - 1 / longest
+    return bool(np.any(slow & (np.abs(poles.imag) < np.pi / longest)))
 
 
 def usable_lags(records: Sequence[Rows], lags: int = LAGS) -> int:
     """Fewer lags for short records: five equations for every unknown."""
     nu, ny = records[0][0].shape[1], records[0][1].shape[1]
     rows = int(sum(np.sum(weight > 0) for _, _, weight in records))
-    shortest = min(len(u) for u, _, _ in records)
-    return int(np.clip(rows // (5 * (nu + ny)), 1, min(lags, shortest // 3)))
+    lengths = [len(u) for u, _, _ in records]
+    shortest = min((n for n in lengths if n >= SHORTEST), default=max(lengths))
+    return int(np.clip(rows // (5 * (nu + ny)), 1, max(1, min(lags, shortest // 3))))
 
 
 def responses(records: Sequence[Rows]) -> list[Float[Array, "n ny nu"]]:
