@@ -170,7 +170,7 @@ def short_pieces(rows: Sequence[Rows], most: int) -> list[Rows]:
     longest = min(most // 3, max(len(u) for u, _, _ in rows))
     if longest <= PIECE or not integrates(excerpt(rows, most), longest):
         return []
-    return _seen(excerpt(rows, most // 2, PIECE))
+    return _seen(excerpt(rows, most, PIECE))
 
 
 def screened(
