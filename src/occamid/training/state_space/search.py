@@ -167,10 +167,10 @@ def _seen(rows: Sequence[Rows]) -> list[Rows]:
 
 def short_pieces(rows: Sequence[Rows], most: int) -> list[Rows]:
     """Where restarts begin if outputs integrate; none if they do not."""
-    longest = min(most // 3, max(len(u) for u, _, _ in rows))
-    if longest <= PIECE or not integrates(excerpt(rows, most), longest):
+    longest, few = min(most // 3, max(len(u) for u, _, _ in rows)), excerpt(rows, most)
+    if longest <= PIECE or not integrates(few, longest):
         return []
-    return _seen(excerpt(rows, most, PIECE))
+    return _seen(excerpt(few, most, PIECE))
 
 
 def screened(
