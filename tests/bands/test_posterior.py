@@ -500,7 +500,7 @@ def test_messages_of_bad_calls(mlp: Case, monkeypatch: pytest.MonkeyPatch) -> No
     assert str(error.value) == (
         "the model has no prior widths; take it from an identification result."
     )
-    monkeypatch.setattr("occamid.bands.posterior.LARGEST", 20)
+    monkeypatch.setattr("occamid.bands.posterior.MOST_WEIGHTS", 20)
     with pytest.raises(SettingsError) as error:
         fit_posterior(mlp.model, mlp.records, "full")
     assert str(error.value) == (

@@ -9,11 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
-from occamid.data.twins import friction_axis
 from occamid.training.state_space import (
     Plan,
     Search,
@@ -30,7 +28,7 @@ from occamid.training.state_space.observed import observed
 from occamid.training.state_space.priors import prior_of, standardised, weights_of
 from occamid.training.state_space.resizing import repacked, widened
 from occamid.training.state_space.sensitivity import Sums, sums
-from occamid.training.state_space.start import excerpt, integrates
+from occamid.training.state_space.start import excerpt
 from occamid.training.state_space.trajectory import (
     Run,
     Segments,
@@ -437,57 +435,12 @@ def test_long_records_are_screened_on_pieces_and_finished_on_all_rows() -> None:
     assert np.all(fits[0].error < 0.055)
 
 
-@pytest.mark.parametrize(
-    ("poles", "so"),
-    [
-        ((1.0, 0.5), True),
-        ((1.0, 1.0), True),
-        ((0.97, 0.5), False),
-        ((0.9995 + 0.02j, 0.9995 - 0.02j), False),
-    ],
-)
-def test_what_integrates_is_told_from_what_is_slow_or_rings(
-    poles: tuple[complex, ...], so: bool
-) -> None:
-    rng = np.random.default_rng(0)
-    u = rng.normal(size=(1000, 1))
-    y = lfilter([0.0, 0.1], np.real(np.poly(poles)), u, axis=0)
-    y = y / y.std() + 1e-3 * rng.normal(size=y.shape)
-    assert integrates([(u, y, np.ones(1000))], 1000) is so
-
-
 def test_records_beside_long_ones_may_be_very_short() -> None:
     """Their pieces are left out, and where nothing else is there one lag is still tried."""
     rows = [(np.ones((n, 1)), np.ones((n, 1)), np.ones(n)) for n in (100_000, 80)]
     assert [len(u) for u, _, _ in excerpt(rows, 3000)] == [999] * 3
     assert start.usable_lags(rows) == 26
     assert start.usable_lags([(u[:2], y[:2], w[:2]) for u, y, w in rows]) == 1
-
-
-def test_pieces_of_a_size_cover_a_record_that_is_not_too_long() -> None:
-    row = np.arange(1000.0)[:, None]
-    pieces = excerpt([(row, row, np.ones(1000))], 3000, 120)
-    assert [len(u) for u, _, _ in pieces] == [125] * 8
-    np.testing.assert_array_equal(np.concatenate([u for u, _, _ in pieces]), row)
-    assert sum(len(u) for u, _, _ in excerpt([(row, row, np.ones(1000))], 480, 120)) == 480
-
-
-def test_an_integrating_axis_with_friction_is_screened_on_short_pieces() -> None:
-    """The free run of the fit stays near the axis for 600 rows; a linear model's drifts away."""
-    axis = friction_axis(0, 600, 10).estimation
-    u, y = (x / x.std() for x in (axis.u, axis.y))
-    plan = Search((2,), units=4, restarts=3, members=1, screening=20, iterations=40)
-    stages: list[str] = []
-    linear, curved = (
-        search([(u, y, np.ones(600))], replace(plan, units=units), lambda s, *_: stages.append(s))[
-            0
-        ]
-        for units in (0, 4)
-    )
-    assert "longer pieces" in stages
-    assert curved.sizes.records == 1  # the whole record, not its pieces
-    assert np.all(curved.error < 0.05)
-    assert np.all(linear.error > 0.1)
 
 
 def test_fits_with_more_states_start_where_those_with_fewer_are() -> None:

@@ -26,7 +26,7 @@ from occamid.networks import Live, Network, is_matrix, reads_regressors
 from occamid.networks.flat import flatten, size, unflatten
 from occamid.networks.simulate import one_step
 from occamid.training.curvature import recursive
-from occamid.training.free_run import Refined
+from occamid.training.free_run import MOST_WEIGHTS, Refined
 from occamid.training.model import Model
 from occamid.training.state_space.fitted import Fitted
 from occamid.training.state_space.observed import observed
@@ -35,7 +35,6 @@ Array = np.ndarray
 Method = Literal["full", "diagonal", "last-layer"]
 METHODS: tuple[Method, ...] = ("full", "diagonal", "last-layer")
 BIAS_WIDTH = 100.0  # biases have no prior in training; this variance is wide in scaled units
-LARGEST = 5000  # weights of a full covariance: 200 MB in double precision
 
 
 class WeightRow(NamedTuple):
@@ -292,10 +291,10 @@ def _uncertain(
             widths.append(np.broadcast_to(wide, keep.shape))
         offset += flat.size
     found = np.concatenate(positions).astype(int)
-    if method != "diagonal" and len(found) > LARGEST:
+    if method != "diagonal" and len(found) > MOST_WEIGHTS:
         raise SettingsError(
             f"{len(found)} parameters survive, too many for a full covariance "
-            f"({LARGEST} at most); take a later cycle, a larger lam, or the diagonal posterior."
+            f"({MOST_WEIGHTS} at most); take a later cycle, a larger lam, or the diagonal posterior."
         )
     return found, np.concatenate(places).astype(int), np.concatenate(widths)
 

@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float
 
 from occamid.bands.combine import combine
 from occamid.bands.ensemble import Ensemble
-from occamid.bands.posterior import LARGEST as MOST_WEIGHTS
 from occamid.bands.posterior import (
     Method,
     Posterior,
@@ -30,7 +29,7 @@ from occamid.identification.options import Budget
 from occamid.networks import Observer
 from occamid.training.batch import Batch
 from occamid.training.criterion import criterion
-from occamid.training.free_run import Refined, refine
+from occamid.training.free_run import MOST_WEIGHTS, Refined, refine
 from occamid.training.linear import fit_arx
 from occamid.training.members import members_of
 from occamid.training.model import Model

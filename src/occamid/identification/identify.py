@@ -34,7 +34,7 @@ from occamid.identification.expected import (
 from occamid.identification.families import Family, families
 from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
-from occamid.identification.hearing import Hearing, rmse_of
+from occamid.identification.hearing import Hearing
 from occamid.identification.options import Budget, Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import Judgement, Trial, judge
@@ -47,7 +47,6 @@ from occamid.training.cores import side_by_side, small_algebra
 from occamid.training.room import make_room
 
 Array = np.ndarray
-FAR = 2.0  # times the folds' error: a model that errs so on its own data has run off
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,59 +168,31 @@ class _Bench:
         """What sums over time can be trained on every row; the quick effort does not."""
         return family.search is not None and self.options.effort != "quick"
 
-    def shop(self, family: Family) -> Workshop:
+    def shop(self, family: Family, budget: Budget) -> Workshop:
         """Where a family is trained on everything it can be trained on."""
         records = self.whole if self.every_row(family) else self.data
-        return Workshop(everything(records), self.options.budget, self.checkpoints)
+        return Workshop(everything(records), budget, self.checkpoints)
 
     def lead(
         self, tried: Sequence[Family], judgement: Judgement
     ) -> tuple[Judgement, Family, Workshop, Ensemble]:
         """The chosen family trained on everything.
 
-        Where none of its models is usable there, or runs off on the very data it has learned from,
-        it is trained as in the folds, and where none is usable then, too, the next best family
-        takes its place; either is said.
+        Where none of its models is usable there it is trained as in the folds, where it was, and
+        where that fails, too, the next best family takes its place; either is said.
         """
         failed: dict[str, str] = {}  # families, and why
-        kept: tuple[float, Family, Workshop, Ensemble] | None = None
         for name, budget in self._turns(judgement):
             family = next(f for f in tried if f.name == name)
-            shop = replace(self.shop(family), budget=budget)
+            shop = self.shop(family, budget)
             try:
                 model = shop.model(family, self.clock.sub(f"training {name}"))
             except DataError as problem:
-                if kept is not None:
-                    return judgement, *kept[1:]
                 failed.setdefault(name, str(problem).rstrip("."))
                 continue
-            off = self._off(model, shop, judgement.hearings.get(name))
-            if off > FAR and kept is None and not failed:
-                kept = off, family, shop, model
-                failed[name] = f"its free run there errs {off:.1f} times as much as in the folds"
-                continue
-            if kept is not None and off >= kept[0]:
-                return judgement, *kept[1:]
-            return (
-                (_given_way(judgement, name, failed) if failed else judgement),
-                family,
-                shop,
-                model,
-            )
+            judgement = _given_way(judgement, name, failed) if failed else judgement
+            return judgement, family, shop, model
         raise DataError(f"{failed[judgement.chosen]}.")
-
-    def _off(self, model: Ensemble, shop: Workshop, hearing: Hearing | None) -> float:
-        """The error on what a model has learned from over that of the folds on what they had not.
-
-        It should be no more than one.
-        """
-        if hearing is None:
-            return 0.0
-        spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
-        errors = own_error(model, shop.records), rmse_of(hearing)
-        own, folds = (float(np.sqrt(np.mean((e / spread) ** 2))) for e in errors)
-        return own / max(folds, 1e-300)
 
     def _turns(self, judgement: Judgement) -> list[tuple[str, Budget]]:
         """Families and budgets of the last training, in the order they are tried in."""
@@ -269,8 +240,7 @@ class _Bench:
 
         def trained(family: Family) -> Beside | None:
             bar = self.clock.sub(f"training {family.name} beside it")
-            shop = self.shop(family)
-            shop.budget = self.options.budget.for_folds()
+            shop = self.shop(family, self.options.budget.for_folds())
             try:
                 return Beside(shop.model(family, bar), stack.shares[family.name])
             except DataError:

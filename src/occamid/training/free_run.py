@@ -38,7 +38,7 @@ from occamid.training.model import Model
 from occamid.training.wide import widen
 
 Array = np.ndarray
-MOST_WEIGHTS = 5_000  # whose precision is a dense matrix, of every member
+MOST_WEIGHTS = 5_000  # of a dense precision or covariance: 200 MB in double precision
 RANGE = 8.0  # outputs beyond this many standard deviations count as this far, and do not explode
 PRUNED = 1e6  # precision of a group, in units of its weights, beyond which it is zero
 FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates

@@ -9,9 +9,6 @@ Short pieces of a long record do not show what drifts: there the best restarts o
 some iterations through all of it, and those of the best order and of one with fewer states go on;
 whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
 how many units there are: models begin with few, and get twice as many as long as the error falls.
-Where outputs integrate, a long free run adds up every error and says little about where to go:
-restarts then begin on many short pieces, each with a first state of its own, and go on on longer
-ones.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ from occamid.training.state_space.priors import (
     weights_of,
 )
 from occamid.training.state_space.resizing import moved, picked, widened
-from occamid.training.state_space.start import Linear, Rows, excerpt, integrates
+from occamid.training.state_space.start import Linear, Rows, excerpt
 from occamid.training.state_space.subspace import best_order, subspace
 from occamid.training.state_space.trajectory import split
 
@@ -59,8 +56,8 @@ Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
 AS_GOOD = 1.05  # times the best score: a smaller order, or fewer units, are taken
 SHORTEST = 60  # rows in all that a fit is made of
-PIECE = 120  # rows of the pieces that restarts are screened on where outputs integrate
 FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations
+NONE = "no state-space model runs free on these records"
 COST = 1e9  # rows × outputs × weights² of the fits that go on together
 
 
@@ -112,7 +109,7 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
 
     Of short records they are of one order, the best score first; of long ones of several.
     """
-    rows = _seen(rows)
+    rows = [row for row in rows if np.any(row[2] > 0)]
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
     if seen < SHORTEST:
         raise DataError(f"{seen} rows are too few for a state-space model ({SHORTEST} at least)")
@@ -137,8 +134,9 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
             found = [linear(data, orders, quick, report) for orders in parts]
             stages = [moved(by_criterion(data, found), whole, short, plan.seed)]
         else:
-            begin = short_pieces(rows, plan.rows) or few
-            data, found = screened((begin, few), parts, quick, plan.screening, report)
+            data = scored_data(few, [scored(len(u)) for u, _, _ in few])
+            bases = [linear(data, orders, quick, report) for orders in parts]
+            found = [nonlinear(data, base, quick, report) for base in bases]
             if short:
                 best = by_score(data, found, plan.members)
                 stages = [moved(best, whole, short, plan.seed)]
@@ -156,42 +154,8 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
 
         fits = list(chain(*side_by_side([partial(end, stage) for stage in stages])))
         if not fits:
-            raise DataError("no state-space model runs free on these records")
+            raise DataError(NONE)
         return fits
-
-
-def _seen(rows: Sequence[Rows]) -> list[Rows]:
-    """Those with an output that may be looked at."""
-    return [row for row in rows if np.any(row[2] > 0)]
-
-
-def short_pieces(rows: Sequence[Rows], most: int) -> list[Rows]:
-    """Where restarts begin if outputs integrate; none if they do not."""
-    longest, few = min(most // 3, max(len(u) for u, _, _ in rows)), excerpt(rows, most)
-    if longest <= PIECE or not integrates(few, longest):
-        return []
-    return _seen(excerpt(few, most, PIECE))
-
-
-def screened(
-    rows: tuple[Sequence[Rows], Sequence[Rows]],
-    parts: Sequence[tuple[int, ...]],
-    quick: Plan,
-    iterations: int,
-    report: Report | None,
-) -> tuple[Data, list[Stage]]:
-    """The better restarts of every order, and the rows they can be scored on.
-
-    They begin on the first rows and, unless those are the others, go on on the others.
-    """
-    begin, data = (scored_data(each, [scored(len(u)) for u, _, _ in each]) for each in rows)
-    bases = [linear(begin, orders, quick, report) for orders in parts]
-    found = [nonlinear(begin, base, quick, report) for base in bases]
-    if rows[0] is not rows[1]:
-        settings = replace(quick.levenberg, iterations=iterations)
-        longer = [moved(stage, data, False, quick.seed) for stage in found]
-        found = [run(stage, settings, "longer pieces", report) for stage in longer]
-    return data, found
 
 
 def projected(data: Data, plan: Search) -> Stage:
@@ -310,7 +274,7 @@ def tasted(stages: Sequence[Stage], data: Data, plan: Search, report: Report | N
     errors, orders = together(stages, error), together(stages, lambda stage: stage.orders)
     sound = np.isfinite(errors)
     if not sound.any():
-        raise DataError("no state-space model runs free on these records")
+        raise DataError(NONE)
     ranked = orders[np.argsort(errors, kind="stable")][: sound.sum()]
     each = [ranked[0], *ranked[ranked < ranked[0]][:1]]
     own = []
@@ -347,7 +311,7 @@ def all_scores(data: Data, stages: Sequence[Stage]) -> tuple[Int[Array, " M"], F
     """Orders and scores of the fits of all stages, one of which at least runs free."""
     scores = together(stages, partial(scores_of, data))
     if not np.isfinite(scores).any():
-        raise DataError("no state-space model runs free on these records")
+        raise DataError(NONE)
     return together(stages, lambda stage: stage.orders), scores
 
 

@@ -107,38 +107,23 @@ def within(A: Float[Array, "nx nx"], limit: float = 1.0) -> Float[Array, "nx nx"
     return np.real(np.linalg.solve(vectors.T, (vectors * values).T).T)
 
 
-def excerpt(rows: Sequence[Rows], most: int, size: int | None = None) -> list[Rows]:
+def excerpt(rows: Sequence[Rows], most: int) -> list[Rows]:
     """Evenly spaced pieces of long records, about ``most`` rows in all.
 
-    There are three pieces at most; with a ``size``, as many of it as there are in so many rows.
     Those of a few rows are left out where there are longer ones.
     """
     total = sum(len(u) for u, _, _ in rows)
-    if total <= most and size is None:
+    if total <= most:
         return list(rows)
     found: list[Rows] = []
     for u, y, weight in rows:
-        length = max(2, round(min(1.0, most / total) * len(u)))
-        pieces = max(1, length // size) if size else min(3, max(1, length // 500))
-        rest = length // pieces
-        for first in np.linspace(0, len(u) - rest, pieces).round().astype(int):
-            part = slice(int(first), int(first) + rest)
+        length = max(2, round(most * len(u) / total))
+        pieces = min(3, max(1, length // 500))
+        size = length // pieces
+        for first in np.linspace(0, len(u) - size, pieces).round().astype(int):
+            part = slice(int(first), int(first) + size)
             found.append((u[part], y[part], weight[part]))
     return [piece for piece in found if len(piece[0]) >= SHORTEST] or found
-
-
-def integrates(records: Sequence[Rows], longest: int) -> bool:
-    """Whether a pole of an ARX model neither decays nor turns within so many rows.
-
-    Then a free run adds up what a model gets wrong, and a long one tells little of where to go.
-    """
-    A, _ = arx(records, usable_lags(records), RIDGES[-1:])[0]
-    lags, ny = A.shape[:2]
-    companion = np.eye(lags * ny, k=-ny)
-    companion[:ny] = np.concatenate(list(A), axis=1)
-    poles = np.linalg.eigvals(companion)
-    slow = poles.real > 1 - 1 / longest
-    return bool(np.any(slow & (np.abs(poles.imag) < np.pi / longest)))
 
 
 def usable_lags(records: Sequence[Rows], lags: int = LAGS) -> int:
