@@ -294,7 +294,8 @@ def _uncertain(
     if method != "diagonal" and len(found) > MOST_WEIGHTS:
         raise SettingsError(
             f"{len(found)} parameters survive, too many for a full covariance "
-            f"({MOST_WEIGHTS} at most); take a later cycle, a larger lam or the diagonal posterior."
+            f"({MOST_WEIGHTS} at most); take a later cycle, a larger lam, or the diagonal "
+            "posterior."
         )
     return found, np.concatenate(places).astype(int), np.concatenate(widths)
 
