@@ -122,6 +122,15 @@ def test_initial_weights_are_uniform_within_the_fan_in() -> None:
     assert np.max(np.abs(params["layer1.W"])) <= 1 / 20
 
 
+@pytest.mark.parametrize("network", [MLP(25, (40, 3), 2), Recurrent("lstm", 6, (5,), 2)])
+def test_every_parameter_is_drawn_with_a_key_of_its_own(network: networks.Network) -> None:
+    key, specs = jax.random.key(3), network.specs()
+    found = networks.init(network, key)
+    for own, (name, spec) in zip(jax.random.split(key, len(specs)), specs.items(), strict=True):
+        drawn = jax.random.uniform(own, spec.shape, minval=-1.0, maxval=1.0)
+        np.testing.assert_array_equal(found[name], drawn / np.sqrt(spec.fan_in))
+
+
 def test_lstm_matrices_are_separate() -> None:
     names = list(networks.matrices(Recurrent("lstm", 3, (4,), 1).specs()))
     gates = [f"lstm0.W_{s}{g}" for s in "ih" for g in "ifgo"]

@@ -41,20 +41,24 @@ class MLP:
             found["skip.W"] = Spec((self.n_out, self.n_in), self.n_in)
         return found
 
-    def _forward(self, params: Params, z: Array) -> tuple[list[Array], list[Array]]:
-        """Pre-activations of every layer, and the input of every layer."""
+    def _forward(self, params: Params, z: Float[Array, "nz N"]) -> tuple[list[Array], list[Array]]:
+        """Pre-activations of every layer, and the input of every layer, a column for each row.
+
+        Long columns and few features: the products of many small networks are three times as fast
+        as with features last.
+        """
         inputs, pre = [z], []
         for layer in range(len(self.hidden) + 1):
-            h = inputs[-1] @ params[f"layer{layer}.W"].T
-            pre.append(h + params[f"layer{layer}.b"] if self.bias else h)
+            h = params[f"layer{layer}.W"] @ inputs[-1]
+            pre.append(h + params[f"layer{layer}.b"][:, None] if self.bias else h)
             inputs.append(ACTIVATIONS[self.activation](pre[-1]))
         if self.skip:
-            pre[-1] = pre[-1] + z @ params["skip.W"].T
+            pre[-1] = pre[-1] + params["skip.W"] @ z
         return pre, inputs[:-1]
 
     def apply(self, params: Params, z: Float[Array, "... nz"]) -> Float[Array, "... ny"]:
         """Outputs for regressors in any leading shape."""
-        return self._forward(params, z)[0][-1]
+        return self._forward(params, _columns(z))[0][-1].T.reshape(*z.shape[:-1], self.n_out)
 
     def initial_state(self, params: Params) -> tuple[()]:
         """A perceptron has no state."""
@@ -78,20 +82,21 @@ class MLP:
         ``Hdiag(W^l) = Σ H^l ⊗ (a^(l-1))²`` and
         ``H^(l-1) = σ'(h)² ⊙ ((W^l)²ᵀ H^l) + σ''(h) ⊙ ∂L/∂a``.
         """
-        pre, inputs = self._forward(params, z)
-        g, h = gradient(pre[-1]), curvature
+        pre, inputs = self._forward(params, _columns(z))
+        y = pre[-1].T.reshape(*z.shape[:-1], self.n_out)
+        g, h = _columns(gradient(y)), _columns(curvature)
         diagonal: Params = {}
         if self.skip:
-            diagonal["skip.W"] = jnp.einsum("...o,...i->oi", h, z**2)
+            diagonal["skip.W"] = h @ (inputs[0] ** 2).T
         for layer in reversed(range(len(pre))):
             W = params[f"layer{layer}.W"]
-            diagonal[f"layer{layer}.W"] = jnp.einsum("...o,...i->oi", h, inputs[layer] ** 2)
+            diagonal[f"layer{layer}.W"] = h @ (inputs[layer] ** 2).T
             if self.bias:
-                diagonal[f"layer{layer}.b"] = jnp.einsum("...o->o", h)
+                diagonal[f"layer{layer}.b"] = jnp.sum(h, axis=1)
             if layer:
                 first, second = derivatives(ACTIVATIONS[self.activation], pre[layer - 1])
-                g_a = g @ W
-                g, h = first * g_a, first**2 * (h @ W**2) + second * g_a
+                g_a = W.T @ g
+                g, h = first * g_a, first**2 * (W.T**2 @ h) + second * g_a
         return diagonal
 
     def live(self, masks: Masks) -> Live:
@@ -136,3 +141,8 @@ class MLP:
         hidden = tuple(int(np.sum(kept)) for kept in live.neurons)
         network = replace(self, n_in=int(np.sum(live.regressors)), hidden=hidden, bias=bias)
         return network, {name: small[name] for name in network.specs()}
+
+
+def _columns(rows: Float[Array, "... n"]) -> Float[Array, "n N"]:
+    """Rows of any leading shape as columns."""
+    return rows.reshape(-1, rows.shape[-1]).T

@@ -21,6 +21,8 @@ from jaxtyping import Bool, Float
 from occamid.networks.base import Live, Masks, Params, Spec
 from occamid.networks.cells import Back, Cell, LSTMCell, RNNCell, State
 
+UNROLL = 4  # steps of time in one turn of the loop: a third of the seconds on a GPU and on a CPU
+
 
 @dataclass(frozen=True)
 class Recurrent:
@@ -215,7 +217,7 @@ def _forward(
         return state, (state[0], saved)
 
     zeros = (jnp.zeros(a.shape[1:2] + a.shape[3:], a.dtype),) * cell.n_states
-    return jax.lax.scan(step, zeros, a)[1]
+    return jax.lax.scan(step, zeros, a, unroll=UNROLL)[1]
 
 
 def _backward(
@@ -262,7 +264,8 @@ def _backward(
 
     zeros = (jnp.zeros((slots, *first.shape[1:]), first.dtype),) * cell.n_states
     start = (zeros, None if second is None else zeros)
-    return jax.lax.scan(step, start, (saved, first, second), reverse=True)[1]
+    together = UNROLL if second is None else 1  # the curvature is swept once in a cycle
+    return jax.lax.scan(step, start, (saved, first, second), reverse=True, unroll=together)[1]
 
 
 def _previous(h: Float[Array, "T R H"]) -> Float[Array, "T R H"]:

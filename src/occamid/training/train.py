@@ -42,6 +42,8 @@ from occamid.training.cycle import Info, Program, Schedule, State, compress, cyc
 from occamid.training.evidence import Prior
 from occamid.training.settings import Settings
 
+CACHE_MB = 8.0  # a chunk of perceptrons that stays in a core's cache trains a third faster
+
 
 class Kept(NamedTuple):
     """What stays of every model after every cycle, on the host; the optimiser's moments do not."""
@@ -218,10 +220,12 @@ def _run(
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
     models = len(lam)
-    workers = cores() if jax.default_backend() == "cpu" else 1
-    chunk = plan_chunks(
-        models, bytes_per_model(program, data, experiments), settings.memory_mb, workers
-    )
+    on_cpu = jax.default_backend() == "cpu"
+    workers = cores() if on_cpu else 1
+    memory = settings.memory_mb
+    if on_cpu and isinstance(program.network, MLP):
+        memory = min(memory, CACHE_MB * workers)
+    chunk = plan_chunks(models, bytes_per_model(program, data, experiments), memory, workers)
     parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
     schedule = _schedule(settings)
     seed = jnp.asarray(settings.seed)

@@ -19,6 +19,7 @@ from occamid_benchmarks.commands.profile import profile
 from occamid_benchmarks.commands.progress import training_bar
 from occamid_benchmarks.commands.speed import speed
 from occamid_benchmarks.commands.suite import suite
+from occamid_benchmarks.commands.training import training
 from occamid_benchmarks.registry import BENCHMARKS
 from occamid_benchmarks.tables.document import document
 
@@ -33,6 +34,7 @@ app.command()(suite)
 app.command()(peers)
 app.command()(profile)
 app.command()(speed)
+app.command()(training)
 
 
 @app.command("list")

@@ -1,0 +1,130 @@
+"""How fast batches of the paper's networks train, beside a plain PyTorch loop on the same rows.
+
+Each case is an experiment of the paper with many restarts.  Useful work is that of the matrix
+products of one forward and one backward pass; its share of the machine's peak is taken against a
+large product in the same precision, timed just before.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from occamid.data.scaling import fit_scaling
+from occamid.data.windows import Windows, windows
+from occamid.errors import FileError
+from occamid.networks import Network, is_matrix
+from occamid.networks.base import reads_regressors
+from occamid.training.cycle import compress
+from occamid.training.settings import Settings
+from occamid.training.train import build_program, provenance, train
+from occamid_benchmarks import registry
+from occamid_benchmarks.experiments import experiment
+
+# Experiments and restarts, as many as one would try.
+CASES = {
+    "cascaded-tanks-mlp": 200,
+    "hairdryer-mlp": 100,
+    "hairdryer-lstm": 20,
+    "coupled-drives-lstm": 20,
+}
+SIDE, REPEATS = 2048, 5  # of the product that is the machine's peak
+LOOP = Path(__file__).parent / "peers" / "torch_loop.py"  # runs where occamid is not installed
+LOOP_SECONDS = 10  # that it may take
+
+
+def measure(name: str, restarts: int, python: Path | None = None) -> dict[str, Any]:
+    """Seconds, models × epochs a second and share of the peak; the PyTorch loop's, if asked for."""
+    one = experiment(name)
+    settings = one.settings.replace(restarts=restarts)
+    records = registry.load(one.record).estimation
+    network, rows = seen(records, settings)
+    peak = matrix_peak()
+    batch = train(records, settings)
+    epochs = settings.epochs * settings.cycles
+    rate = restarts * epochs / batch.seconds["run"]
+    found = {
+        "kind": "training",
+        "experiment": name,
+        "restarts": restarts,
+        "epochs": epochs,
+        "seed": settings.seed,
+        "rows": prod(rows.z.shape[:2]),
+        "compile_seconds": round(batch.seconds["compile"], 2),
+        "run_seconds": round(batch.seconds["run"], 2),
+        "models_epochs_per_second": round(rate, 1),
+        "peak_gflops": round(peak / 1e9, 1),
+        "share_of_peak": round(rate * work(network, prod(rows.z.shape[:2])) / peak, 4),
+    }
+    loop = torch_loop(python, network, rows, settings) if python else None
+    return found | {"torch": loop} | provenance()
+
+
+def seen(records: Any, settings: Settings) -> tuple[Network, Windows]:
+    """The network of an experiment and the rows that an epoch goes through."""
+    scaling = fit_scaling(records, settings.scaling)
+    scaled = [scaling.apply(r) for r in records]
+    program = build_program(settings, scaled[0])
+    whole = windows(scaled, program.terms, program.terms.max_lag)
+    return program.network, compress(program.network, whole)
+
+
+def work(network: Network, rows: int) -> float:
+    """Floating-point operations of the matrix products of one epoch of one model.
+
+    Forward, the gradient of the weights, and that of the inputs of every layer but the first.
+    """
+    each = {n: prod(s.shape) for n, s in network.specs().items() if is_matrix(n)}
+    first = sum(size for name, size in each.items() if reads_regressors(name))
+    return 2.0 * rows * (3 * sum(each.values()) - first)
+
+
+def matrix_peak() -> float:
+    """Operations a second of a large product in single precision."""
+    a = jnp.ones((SIDE, SIDE), jnp.float32)
+    product = jax.jit(jnp.dot)
+    product(a, a).block_until_ready()
+    times = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        product(a, a).block_until_ready()
+        times.append(time.perf_counter() - began)
+    return 2 * SIDE**3 / min(times)
+
+
+def torch_loop(
+    python: Path, network: Network, rows: Windows, settings: Settings
+) -> dict[str, Any] | None:
+    """The same network, rows and penalty in a plain PyTorch loop, one model after the other."""
+    shape = {
+        "network": settings.network,
+        "hidden": list(settings.hidden),
+        "activation": settings.activation,
+        "bias": settings.bias,
+        "lam": settings.lam[0],
+        "learning_rate": settings.learning_rate,
+        "seconds": LOOP_SECONDS,
+    }
+    with tempfile.TemporaryDirectory(prefix="occamid-torch-") as folder:
+        data = Path(folder) / "rows.npz"
+        np.savez(data, z=np.asarray(rows.z), y=np.asarray(rows.y), valid=np.asarray(rows.valid))
+        done = subprocess.run(
+            [str(python), str(LOOP), str(data), json.dumps(shape)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise FileError(f"{python} cannot run the PyTorch loop: {last[0]}")
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
