@@ -97,6 +97,12 @@ Force = Annotated[
     bool, typer.Option("--force", help="Replace the run in the folder; other files stay.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a stopped run left off.")]
+Cluster = Annotated[
+    str | None, typer.Option(help="Address of a dask scheduler: tcp://10.0.0.1:8786.")
+]
+Processes = Annotated[
+    int | None, typer.Option(help="Processes of this machine; default: threads of this one.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else.")]
 
 RunFolder = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]

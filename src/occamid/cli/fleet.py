@@ -17,9 +17,6 @@ Force = Annotated[bool, typer.Option("--force", help="Begin anew; replaces what 
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on where a stopped fleet left off, or with more files.")
 ]
-Cluster = Annotated[
-    str | None, typer.Option(help="Address of a dask scheduler: tcp://10.0.0.1:8786.")
-]
 Count = Annotated[
     int | None, typer.Option(help="Processes of this machine; default: one for each core.")
 ]
@@ -53,7 +50,7 @@ def fleet(
     single: a.Single = False,
     config: a.Config = None,
     seed: a.Seed = None,
-    cluster: Cluster = None,
+    cluster: a.Cluster = None,
     workers: Count = None,
     out: Out = Path("runs/fleet"),
     force: Force = False,
@@ -76,8 +73,8 @@ def fleet(
     require_files([prepare] if prepare else [])
 
     from occamid.cli import fleets, training  # heavy
-    from occamid.fleets.dispatch import Workers
     from occamid.fleets.fleet import Target
+    from occamid.identification.crew import Workers
 
     job, _ = training.job_of(config, data | {"by": by}, fixed)
     to = Target(out, resume, force)

@@ -1,4 +1,4 @@
-"""The work of ``occamid fleet``: dispatch, a bar, and what came of it."""
+"""The work of ``occamid fleet``: units, a bar, and what came of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import typer
 from occamid.cli.flags import as_flags
 from occamid.cli.shared import columns, console, neutral, say
 from occamid.errors import DataError
-from occamid.fleets import dispatch
 from occamid.fleets.fleet import PAGE, TABLE, Done, Fleet, Target, run_fleet
+from occamid.identification.crew import HERE, Workers, available
 from occamid.identification.job import Job
 from occamid.training.cores import cores
 
@@ -23,11 +23,9 @@ RESUME = "Finished assets are kept: the same command with --resume goes on from 
 LISTED = 20  # failures and odd ones that are printed; all are in the table
 
 
-def run(
-    job: Job, files: Sequence[Path], to: Target, workers: dispatch.Workers, *, quiet: bool
-) -> None:
+def run(job: Job, files: Sequence[Path], to: Target, workers: Workers, *, quiet: bool) -> None:
     """A fleet with a bar; ``quiet`` prints its summary as JSON only."""
-    if not quiet and workers == dispatch.Workers() and cores() > 1 and not dispatch.available():
+    if not quiet and workers == HERE and cores() > 1 and not available():
         say(f'one process; all {cores()} cores with pip install "occamid[cluster]"')
     try:
         with _bar(quiet) as progress:

@@ -40,6 +40,8 @@ def identify(
     out: a.Out = Path("runs/identify"),
     force: a.Force = False,
     resume: a.Resume = False,
+    cluster: a.Cluster = None,
+    workers: a.Processes = None,
     as_json: a.Json = False,
 ) -> None:
     """Identify a dynamic system from logged inputs and outputs.
@@ -55,5 +57,7 @@ def identify(
     require_files([*(files or []), *(test or []), *([prepare] if prepare else [])])
 
     from occamid.cli import training  # heavy
+    from occamid.identification.crew import Workers
 
-    training.identify(config, data, fixed, training.Folder(out, force, resume), quiet=as_json)
+    to = training.Folder(out, force, resume, Workers(cluster, workers))
+    training.identify(config, data, fixed, to, quiet=as_json)

@@ -45,6 +45,8 @@ def search(
     out: a.Out = Path("runs/search"),
     force: a.Force = False,
     resume: a.Resume = False,
+    cluster: a.Cluster = None,
+    workers: a.Processes = None,
     as_json: a.Json = False,
 ) -> None:
     """Search settings on held-back data, and fit the simplest of the best.
@@ -61,6 +63,8 @@ def search(
     require_files([*(files or []), *(test or []), *([prepare] if prepare else [])])
 
     from occamid.cli import searching, training  # heavy
+    from occamid.identification.crew import Workers
 
+    to = training.Folder(out, force, resume, Workers(cluster, workers))
     plan = searching.Plan(trials, pick, study)
-    searching.search(config, data, fixed, training.Folder(out, force, resume), plan, quiet=as_json)
+    searching.search(config, data, fixed, to, plan, quiet=as_json)

@@ -20,6 +20,7 @@ from occamid.data.findings import ordered
 from occamid.errors import FileError, OccamidError
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.folder import ElsewhereError, Place, claim, new_folder
+from occamid.identification import crew
 from occamid.identification.job import Job
 from occamid.identification.search import search as searches
 from occamid.identification.search import study as studies
@@ -47,13 +48,14 @@ def search(
 ) -> None:
     """A job of a file and of options, searched; ``quiet`` prints its summary as JSON only."""
     studies.require()
+    crew.check(to.workers)
     searches.check(plan.trials, plan.study, to.resume and plan.study is not None, plan.pick)
     job, read = job_of(config, data, fixed)
     if plan.study is not None and "://" not in plan.study:
         _check_study(Path(plan.study), to.out, read)
         read.append(Path(plan.study))
     with claim(to.out, overwrite=to.force, inputs=read) as place:
-        summary = _run(job, place, plan, resume=to.resume, quiet=quiet)
+        summary = _run(job, place, plan, to, quiet=quiet)
     if quiet:
         print(json.dumps(summary))
 
@@ -67,7 +69,7 @@ def _check_study(path: Path, out: Path, read: list[Path]) -> None:
     studies.check_journal(path)
 
 
-def _run(job: Job, place: Place, plan: Plan, *, resume: bool, quiet: bool) -> dict[str, Any]:
+def _run(job: Job, place: Place, plan: Plan, to: Folder, *, quiet: bool) -> dict[str, Any]:
     """Read, search, fit and write; trials are kept beside the folder until then."""
     estimation, test, noticed, job, logged = job.look()
     found = ordered([*noticed, *check(*logged)])
@@ -76,16 +78,19 @@ def _run(job: Job, place: Place, plan: Plan, *, resume: bool, quiet: bool) -> di
     out = place.folder
     partial = out.absolute().parent / f".{out.name}.partial"
     checkpoints = Checkpoints(partial)
-    with _kept(plan, partial.with_suffix(".study"), resume) as study, stage_bar(quiet) as progress:
+    own = partial.with_suffix(".study")
+    with _kept(plan, own, to.resume) as study, stage_bar(quiet) as progress:
         searched = searches.search(
             estimation,
             job.options,
             trials=plan.trials,
             study=study,
-            resume=resume,
+            resume=to.resume,
             pick=plan.pick,
             progress=progress,
             checkpoints=checkpoints,
+            cluster=to.workers.cluster,
+            workers=to.workers.number,
         )
         done = job.model_copy(update={"options": searched.fit.options})
         with new_folder(place) as folder:

@@ -21,7 +21,9 @@ from occamid.errors import FileError, OccamidError
 from occamid.files import manifest
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.folder import ElsewhereError, Place, claim, new_folder
+from occamid.identification import crew
 from occamid.identification import identify as identification
+from occamid.identification.crew import HERE, Workers
 from occamid.identification.job import Job, job_from
 from occamid.reporting import figures, runs
 from occamid.training.settings import read_toml
@@ -30,20 +32,22 @@ RESUME = "Finished cycles are kept: the same command with --resume goes on from 
 
 
 class Folder(NamedTuple):
-    """Where the run goes, and what may be there already."""
+    """Where the run goes, what may be there already, and who does the work."""
 
     out: Path
     force: bool = False
     resume: bool = False
+    workers: Workers = HERE
 
 
 def identify(
     config: Path | None, data: dict[str, Any], fixed: dict[str, Any], to: Folder, *, quiet: bool
 ) -> None:
     """A job of a file and of options, done; ``quiet`` prints its summary as JSON only."""
+    crew.check(to.workers)
     job, read = job_of(config, data, fixed)
     with claim(to.out, overwrite=to.force, inputs=read) as place:
-        summary = run_job(job, place, resume=to.resume, quiet=quiet)
+        summary = run_job(job, place, to, quiet=quiet)
     if quiet:
         print(json.dumps(summary))
 
@@ -61,7 +65,7 @@ def job_of(
     ]  # fmt: skip
 
 
-def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, Any]:
+def run_job(job: Job, place: Place, to: Folder, *, quiet: bool) -> dict[str, Any]:
     """Read, identify, judge and write; finished cycles are kept beside the folder until then."""
     estimation, test, noticed, job, logged = job.look()
     found = ordered([*noticed, *check(*logged)])
@@ -69,10 +73,10 @@ def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, A
         show(found)
     out = place.folder
     checkpoints = Checkpoints(out.absolute().parent / f".{out.name}.partial")
-    if not resume:
+    if not to.resume:
         checkpoints.clear()
     with _going_on(checkpoints):
-        fit = _identify(job, estimation, checkpoints, quiet)
+        fit = _identify(job, estimation, checkpoints, to.workers, quiet)
         with new_folder(place) as folder:
             summary = runs.write(fit, job, test, folder, found)
     checkpoints.clear()
@@ -82,13 +86,22 @@ def run_job(job: Job, place: Place, *, resume: bool, quiet: bool) -> dict[str, A
 
 
 def _identify(
-    job: Job, estimation: tuple[Record, ...], checkpoints: Checkpoints, quiet: bool
+    job: Job,
+    estimation: tuple[Record, ...],
+    checkpoints: Checkpoints,
+    workers: Workers,
+    quiet: bool,
 ) -> identification.Fit:
     """The identification itself, with a bar."""
     try:
         with stage_bar(quiet) as progress:
             return identification.identify(
-                estimation, job.options, progress=progress, checkpoints=checkpoints
+                estimation,
+                job.options,
+                progress=progress,
+                checkpoints=checkpoints,
+                cluster=workers.cluster,
+                workers=workers.number,
             )
     except FileError:  # a full disk
         raise

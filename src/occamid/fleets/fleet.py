@@ -19,12 +19,13 @@ from occamid.errors import DataError, FileError, SettingsError
 from occamid.files import manifest
 from occamid.files.folder import Place, claim, new_folder
 from occamid.files.plain import plain
-from occamid.fleets import dispatch
-from occamid.fleets.dispatch import Workers
+from occamid.fleets.dispatch import dispatch
 from occamid.fleets.names import folder_name, names_of, seed_of
 from occamid.fleets.summary import summary
 from occamid.fleets.table import to_csv
 from occamid.fleets.units import SETTINGS, Row, Unit, do, finished
+from occamid.identification import crew
+from occamid.identification.crew import Workers
 from occamid.identification.job import Job
 from occamid.identification.options import Options
 from occamid.reading.assets import asset_names
@@ -134,7 +135,7 @@ def run_fleet(
         raise SettingsError("name one or more files; each is one asset, or has many with `by`.")
     if to.resume and to.force:
         raise SettingsError("give `resume` to go on or `force` to begin anew, not both.")
-    dispatch.check(workers)
+    crew.check(workers)
     job = job.model_copy(update=dict.fromkeys(OWN[1:3], ()) | {"example": None, "asset": None})
     read = _assets(job, files)
     _check_there(to)
@@ -220,7 +221,7 @@ def _rows(
     began = time.perf_counter()
     rows = {unit.asset: row for unit in units if (row := finished(unit))}
     left = [unit for unit in units if unit.asset not in rows]
-    for unit, row in dispatch.dispatch(do, left, workers):
+    for unit, row in dispatch(do, left, workers):
         rows[unit.asset] = row
         if progress:
             spent = time.perf_counter() - began

@@ -23,6 +23,7 @@ from occamid.data.record import Record, as_records
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
+from occamid.identification.crew import Workers, crew_of
 from occamid.identification.expected import (
     CURVE,
     calibrated,
@@ -100,6 +101,8 @@ def identify(
     *,
     progress: Callable[[Stage], None] | None = None,
     checkpoints: Checkpoints | None = None,
+    cluster: str | None = None,
+    workers: int | None = None,
     **changes: Any,
 ) -> Fit:
     """Identify a dynamic system without choosing lags, widths, λ, cycles or restarts.
@@ -109,6 +112,8 @@ def identify(
         options: effort, seed, and what is to be fixed; by default nothing is.
         progress: called as the work goes on.
         checkpoints: where finished cycles are kept.
+        cluster: address of a scheduler of dask, whose workers try families in the folds.
+        workers: processes of this machine that do so; default: threads of this one.
         **changes: single options by name: ``identify(records, effort="quick", seed=1)``; see
             :class:`Options`.
     """
@@ -119,7 +124,8 @@ def identify(
     given = sum(map(len, whole))
     tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
-    judgement = judge(whole, options, clock, checkpoints)
+    with crew_of(Workers(cluster, workers)) as crew:
+        judgement = judge(whole, options, clock, checkpoints, crew)
     bench = _Bench(whole, data, options, checkpoints, clock)
     make_room()
     judgement, family, shop, model = bench.lead(tried, judgement)

@@ -74,6 +74,10 @@ class Clock:
                 share = min(1.0, done / self._total) if self._total else 1.0
                 self._progress(Stage(what, share, time.perf_counter() - self._began))
 
+    def __reduce__(self) -> tuple[type[Clock], tuple[None, int]]:
+        """In another process there is nobody to tell."""
+        return Clock, (None, 0)
+
     def finish(self) -> None:
         """All is done."""
         self._total = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, free_run_errors
+from occamid.identification.crew import Crew
 from occamid.identification.families import Family, families
 from occamid.identification.folds import Fold, folds, whole
 from occamid.identification.hearing import (
@@ -34,7 +35,6 @@ from occamid.identification.hearing import (
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
 from occamid.identification.thinning import between, lighter, thin
-from occamid.training.cores import cores, side_by_side
 
 Array = np.ndarray
 PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
@@ -75,13 +75,15 @@ def judge(
     options: Options,
     clock: Clock,
     checkpoints: Checkpoints | None = None,
+    crew: Crew | None = None,
 ) -> Judgement:
-    """Try every family on held-back data and choose.
+    """Try every family on held-back data and choose; the crew's workers do the work.
 
     Of very long records a part is learned from, and what lies between is judged on, too.
     What is far behind after the first fold, or the second, does not count in the others, and is not
     heard there unless there are cores enough to hear all at once.
     """
+    crew = crew or Crew()
     given, rows, stream = sum(map(len, records)), options.budget.rows, options.budget.stream
     long = between(records, stream)
     records = thin(records, stream)
@@ -91,14 +93,15 @@ def judge(
     hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
     court = _Court(options, clock, checkpoints, given)
-    at_once = court.hear(held, range(len(held)), tried) if cores() >= PLENTY else None
+    every = range(len(held))
+    at_once = court.hear(crew, held, every, tried) if crew.size >= PLENTY else None
     for first, stop in ((0, 1), (1, 2), (2, len(held))):
         left = {name: h for name, h in hearings.items() if not h.hopeless}
         turns = range(first, min(stop, len(held)))
         answers = (
             at_once
             if at_once is not None
-            else court.hear(held, turns, [f for f in tried if f.name in left])
+            else court.hear(crew, held, turns, [f for f in tried if f.name in left])
         )
         for k in turns:
             own = {name: answer for name, answer in answers[k].items() if name in left}
@@ -166,7 +169,7 @@ class _Court:
     given: int | None
 
     def hear(
-        self, held: Sequence[Fold], turns: Sequence[int], tried: Sequence[Family]
+        self, crew: Crew, held: Sequence[Fold], turns: Sequence[int], tried: Sequence[Family]
     ) -> dict[int, dict[str, _Answer]]:
         """Families in some of the folds, side by side; those that share a training, together."""
         groups: dict[object, list[str]] = {}
@@ -174,9 +177,16 @@ class _Court:
             groups.setdefault(family.settings or family.name, []).append(family.name)
         # The most flexible take longest: begun first, none is left to run alone.
         units = [(k, names) for names in reversed(groups.values()) for k in turns]
-        jobs = [partial(self.answers, held[k], _where(k, held), names) for k, names in units]
+        court = self if crew.client is None else replace(self, checkpoints=None)
+        jobs = [partial(court.answers, held[k], _where(k, held), names) for k, names in units]
+
+        def done(number: int) -> None:
+            k, names = units[number]
+            for name in names:
+                self.clock.sub(f"{_where(k, held)}: {name}").close()
+
         answers: dict[int, dict[str, _Answer]] = {k: {} for k in turns}
-        for (k, _), found in zip(units, side_by_side(jobs), strict=True):
+        for (k, _), found in zip(units, crew.do(jobs, done), strict=True):
             answers[k] |= found
         return answers
 
@@ -218,13 +228,15 @@ def hear(
     hearings: dict[str, Hearing],
     clock: Clock,
     widest: int = 0,
+    crew: Crew | None = None,
 ) -> None:
-    """Families in one fold, one after the other.
+    """Families in one fold, one after the other, here or on one of the crew's workers.
 
     ``widest`` first rows of every held-back part are judged for none: so many a model that is
     tried elsewhere may know, with which these are compared.
     """
-    answers = _Court(options, clock, None, None).answers(fold, where, list(hearings))
+    answer = partial(_Court(options, clock, None, None).answers, fold, where, list(hearings))
+    (answers,) = (crew or Crew()).do([answer])
     _write_down(fold, where, answers, hearings, widest)
 
 

@@ -7,9 +7,12 @@ from typing import Annotated, get_args
 
 import typer
 
+from occamid.cli.arguments import Cluster, Processes
 from occamid.cli.shared import console, say, stage_bar
 from occamid.errors import DataError, OccamidError, check_choice
 from occamid.files.atomic import replace_file
+from occamid.identification import crew
+from occamid.identification.crew import Workers
 from occamid.identification.options import Effort
 from occamid_benchmarks import RESULTS
 from occamid_benchmarks.suite import measure, others, peers, records, table
@@ -31,6 +34,8 @@ def suite(
     outside: Annotated[
         Path, typer.Option("--peers", help="Folder with the results of make peers.")
     ] = RESULTS / "peers",
+    cluster: Cluster = None,
+    workers: Processes = None,
     only_table: Annotated[
         bool, typer.Option("--table", help="Run nothing; make the table of what is finished.")
     ] = False,
@@ -50,7 +55,9 @@ def suite(
     check_choice("effort", effort, get_args(Effort))
     for name in chosen:
         check_choice("record", name, records.names())
-    failed = [] if only_table else _run_all(chosen, effort, range(seeds), out)
+    who = Workers(cluster, workers)
+    crew.check(who)
+    failed = [] if only_table else _run_all(chosen, effort, range(seeds), out, who)
     if len(failed) < len(chosen) * seeds:  # else there may be nothing to show
         text = table.document(measure.read(out), others.read(outside))
         replace_file(out / DOCUMENT, text.encode())
@@ -60,7 +67,9 @@ def suite(
         raise DataError(f"no result for {'; '.join(failed)}")
 
 
-def _run_all(chosen: list[str], effort: str, seeds: range, out: Path) -> list[str]:
+def _run_all(
+    chosen: list[str], effort: str, seeds: range, out: Path, workers: Workers
+) -> list[str]:
     """Run what is not finished; what fails is told and returned, and the others still run."""
     left = {name: measure.unfinished(out, name, effort, seeds) for name in chosen}
     cases = {name: records.load(name) for name in chosen if left[name]}  # missing files: at once
@@ -69,12 +78,17 @@ def _run_all(chosen: list[str], effort: str, seeds: range, out: Path) -> list[st
         if done := len(seeds) - len(left[name]):
             say(f"{name}: {done} of {len(seeds)} seeds finished before, in {out}")
         if name in cases:
-            failed += _run_record(name, cases[name], effort, left[name], out)
+            failed += _run_record(name, cases[name], effort, left[name], out, workers)
     return failed
 
 
 def _run_record(
-    name: str, case: records.Case, effort: str, seeds: list[int], out: Path
+    name: str,
+    case: records.Case,
+    effort: str,
+    seeds: list[int],
+    out: Path,
+    workers: Workers,
 ) -> list[str]:
     with console.status(f"peers on {name}"):
         fitted = peers.fit_peers(case.estimation)
@@ -85,7 +99,13 @@ def _run_record(
         try:
             with stage_bar() as progress:
                 result = measure.run_seed(
-                    name, case, fitted, effort=effort, seed=seed, progress=progress
+                    name,
+                    case,
+                    fitted,
+                    effort=effort,
+                    seed=seed,
+                    progress=progress,
+                    workers=workers,
                 )
         except OccamidError as error:
             failed.append(f"{name}, seed {seed}: {error}")

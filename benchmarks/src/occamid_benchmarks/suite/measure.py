@@ -20,6 +20,7 @@ from occamid.data.record import Record
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
 from occamid.files.plain import plain
+from occamid.identification.crew import HERE, Workers
 from occamid.identification.identify import Fit, identify
 from occamid.identification.progress import Stage
 from occamid.training.train import provenance
@@ -40,10 +41,18 @@ def run_seed(
     effort: str,
     seed: int,
     progress: Callable[[Stage], None] | None = None,
+    workers: Workers = HERE,
 ) -> dict[str, Any]:
     """One identification, its errors and bands on the tests, and the peers' errors beside."""
     began = time.perf_counter()
-    fit = identify(case.estimation, effort=effort, seed=seed, progress=progress)
+    fit = identify(
+        case.estimation,
+        effort=effort,
+        seed=seed,
+        progress=progress,
+        cluster=workers.cluster,
+        workers=workers.number,
+    )
     seconds = time.perf_counter() - began
     expected = np.asarray(fit.expected_rmse)
     return {

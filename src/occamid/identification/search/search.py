@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from occamid.data.record import Record, as_records
 from occamid.errors import DataError, SettingsError
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.plain import plain
+from occamid.identification.crew import Crew, Workers, crew_of
 from occamid.identification.families import families
 from occamid.identification.folds import Fold, folds
 from occamid.identification.hearing import Hearing, mean_square, pieces_of, rmse_of
@@ -80,6 +82,8 @@ def search(
     space: Space | None = None,
     progress: Callable[[Stage], None] | None = None,
     checkpoints: Checkpoints | None = None,
+    cluster: str | None = None,
+    workers: int | None = None,
     **changes: Any,
 ) -> Searched:
     """Search λ, lags, delay, widths, activations and orders on held-back data.
@@ -95,6 +99,8 @@ def search(
         space: the ranges that are searched.
         progress: called as the work goes on.
         checkpoints: where finished cycles of the last fit are kept.
+        cluster: address of a scheduler of dask, whose workers do a trial each.
+        workers: processes of this machine that do so; default: one trial after the other here.
         **changes: single options by name, as in :func:`occamid.identify`.
     """
     options = Options(**((options.given() if options else {}) | changes))
@@ -108,13 +114,14 @@ def search(
             picked(known, pick)  # before anything is tried
         missing = max(0, trials - len(known)) if resume else trials
         clock = _Clock(progress, missing)
-        for _ in range(missing):
-            make_room()
-            _try(memory, court, clock)
+        with crew_of(Workers(cluster, workers)) as crew:
+            _try_all(memory, court, clock, crew, missing)
         found = studies.tried(memory)
     chosen = picked(found, pick)
     own = Options(**options.given() | chosen.knobs)
-    fit = identify(whole, own, progress=clock.last, checkpoints=checkpoints)
+    fit = identify(
+        whole, own, progress=clock.last, checkpoints=checkpoints, cluster=cluster, workers=workers
+    )
     *_, last = fit.grounds.partition("; ")  # what became of the last training
     said = "; ".join([grounds(chosen, found), *([last] if last else [])])
     return Searched(replace(fit, grounds=said), found, chosen)
@@ -184,7 +191,24 @@ class Court:
         return float(np.sqrt(mean_square(pieces_of(hearing, self.spread))))
 
 
-def _try(study: optuna.Study, court: Court, clock: _Clock) -> None:
+def _try_all(study: optuna.Study, court: Court, clock: _Clock, crew: Crew, count: int) -> None:
+    """So many trials: one after the other, or as many at once as there are workers."""
+    if crew.client is None:
+        for _ in range(count):
+            make_room()
+            _try(study, court, clock, crew)
+        return
+    with ThreadPoolExecutor(max(1, min(count, crew.size))) as pool:
+        begun = [pool.submit(_try, study, court, clock, crew) for _ in range(count)]
+        try:
+            for trial in begun:
+                trial.result()
+        except BaseException:  # somebody stops it, or the workers are gone
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _try(study: optuna.Study, court: Court, clock: _Clock, crew: Crew) -> None:
     """One trial, fold by fold, until it ends, falls behind or cannot be judged."""
     import optuna
 
@@ -202,7 +226,7 @@ def _try(study: optuna.Study, court: Court, clock: _Clock) -> None:
         for number, fold in enumerate(court.held):
             where = f"fold {number + 1} of {len(court.held)}"
             tell = clock.fold(trial.number, number, len(court.held), options.network)
-            hear(fold, where, options, {name: hearing}, tell, court.widest)
+            hear(fold, where, options, {name: hearing}, tell, court.widest, crew)
             _keep(trial, court, hearing, told)
             if hearing.failed:
                 break
