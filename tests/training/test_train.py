@@ -7,10 +7,18 @@ import pytest
 from occamid import Batch, Index, Settings, train
 from occamid.data.windows import windows
 from occamid.errors import DataError, OccamidError
+from occamid.networks import MLP, Recurrent
 from occamid.training import train as module
 from occamid.training.batch import STATUS
 from occamid.training.cycle import Schedule
-from occamid.training.train import Progress, bytes_per_model, cycle_batch, plan_chunks
+from occamid.training.train import (
+    CACHE_MB,
+    Progress,
+    budget,
+    bytes_per_model,
+    cycle_batch,
+    plan_chunks,
+)
 from tests.support.small import SMALL, small_record
 from tests.support.trained import batch_of
 
@@ -239,3 +247,11 @@ def test_defaults_choose_lags_from_the_data() -> None:
     assert isinstance(found.settings.input_lags, int)
     assert 1 <= found.settings.input_lags <= 40
     assert train(small_record(400), found.settings).settings == found.settings
+
+
+def test_chunks_of_perceptrons_stay_in_the_cache_and_others_in_the_budget() -> None:
+    large, small = Settings(memory_mb=1000.0), Settings(memory_mb=5.0)
+    perceptron, recurrent = MLP(4, (3,), 1), Recurrent("lstm", 4, (3,), 1)
+    assert budget(large, perceptron, 3) == 3 * CACHE_MB
+    assert budget(small, perceptron, 3) == 5.0
+    assert budget(large, recurrent, 3) == 1000.0

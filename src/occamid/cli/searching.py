@@ -89,8 +89,7 @@ def _run(job: Job, place: Place, plan: Plan, to: Folder, *, quiet: bool) -> dict
             pick=plan.pick,
             progress=progress,
             checkpoints=checkpoints,
-            cluster=to.workers.cluster,
-            workers=to.workers.number,
+            workers=to.workers.told,
         )
         done = job.model_copy(update={"options": searched.fit.options})
         with new_folder(place) as folder:

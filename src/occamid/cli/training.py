@@ -100,8 +100,7 @@ def _identify(
                 job.options,
                 progress=progress,
                 checkpoints=checkpoints,
-                cluster=workers.cluster,
-                workers=workers.number,
+                workers=workers.told,
             )
     except FileError:  # a full disk
         raise

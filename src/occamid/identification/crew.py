@@ -32,6 +32,16 @@ class Workers(NamedTuple):
     cluster: str | None = None
     number: int | None = None
 
+    @classmethod
+    def of(cls, told: int | str | None) -> Workers:
+        """From a number of processes, or the address of a scheduler."""
+        return cls(told) if isinstance(told, str) else cls(None, told)
+
+    @property
+    def told(self) -> int | str | None:
+        """What :meth:`of` takes."""
+        return self.number if self.cluster is None else self.cluster
+
 
 HERE = Workers()
 

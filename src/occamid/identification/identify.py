@@ -101,8 +101,7 @@ def identify(
     *,
     progress: Callable[[Stage], None] | None = None,
     checkpoints: Checkpoints | None = None,
-    cluster: str | None = None,
-    workers: int | None = None,
+    workers: int | str | None = None,
     **changes: Any,
 ) -> Fit:
     """Identify a dynamic system without choosing lags, widths, λ, cycles or restarts.
@@ -112,8 +111,8 @@ def identify(
         options: effort, seed, and what is to be fixed; by default nothing is.
         progress: called as the work goes on.
         checkpoints: where finished cycles are kept.
-        cluster: address of a scheduler of dask, whose workers try families in the folds.
-        workers: processes of this machine that do so; default: threads of this one.
+        workers: who tries families in the folds: so many processes of this machine, or a cluster
+            by the address of its scheduler of dask; default: threads of this process.
         **changes: single options by name: ``identify(records, effort="quick", seed=1)``; see
             :class:`Options`.
     """
@@ -124,7 +123,7 @@ def identify(
     given = sum(map(len, whole))
     tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
-    with crew_of(Workers(cluster, workers)) as crew:
+    with crew_of(Workers.of(workers)) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)
     bench = _Bench(whole, data, options, checkpoints, clock)
     make_room()

@@ -190,6 +190,12 @@ def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> in
     return floats * data.z.dtype.itemsize
 
 
+def budget(settings: Settings, network: Network, workers: int) -> float:
+    """Megabytes of all chunks together: perceptrons on a CPU are to stay in its cache."""
+    cached = jax.default_backend() == "cpu" and isinstance(network, MLP)
+    return min(settings.memory_mb, CACHE_MB * workers) if cached else settings.memory_mb
+
+
 def plan_chunks(models: int, per_model: int, memory_mb: float, workers: int) -> int:
     """Models in a chunk: within the budget with all workers busy, and work for every worker."""
     affordable = int(memory_mb * 2**20 / (per_model * workers))
@@ -220,11 +226,8 @@ def _run(
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
     models = len(lam)
-    on_cpu = jax.default_backend() == "cpu"
-    workers = cores() if on_cpu else 1
-    memory = settings.memory_mb
-    if on_cpu and isinstance(program.network, MLP):
-        memory = min(memory, CACHE_MB * workers)
+    workers = cores() if jax.default_backend() == "cpu" else 1
+    memory = budget(settings, program.network, workers)
     chunk = plan_chunks(models, bytes_per_model(program, data, experiments), memory, workers)
     parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
     schedule = _schedule(settings)

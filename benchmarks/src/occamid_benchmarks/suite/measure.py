@@ -50,8 +50,7 @@ def run_seed(
         effort=effort,
         seed=seed,
         progress=progress,
-        cluster=workers.cluster,
-        workers=workers.number,
+        workers=workers.told,
     )
     seconds = time.perf_counter() - began
     expected = np.asarray(fit.expected_rmse)

@@ -82,8 +82,7 @@ def search(
     space: Space | None = None,
     progress: Callable[[Stage], None] | None = None,
     checkpoints: Checkpoints | None = None,
-    cluster: str | None = None,
-    workers: int | None = None,
+    workers: int | str | None = None,
     **changes: Any,
 ) -> Searched:
     """Search λ, lags, delay, widths, activations and orders on held-back data.
@@ -99,8 +98,7 @@ def search(
         space: the ranges that are searched.
         progress: called as the work goes on.
         checkpoints: where finished cycles of the last fit are kept.
-        cluster: address of a scheduler of dask, whose workers do a trial each.
-        workers: processes of this machine that do so; default: one trial after the other here.
+        workers: as in :func:`occamid.identify`; as many trials run at once.
         **changes: single options by name, as in :func:`occamid.identify`.
     """
     options = Options(**((options.given() if options else {}) | changes))
@@ -114,14 +112,12 @@ def search(
             picked(known, pick)  # before anything is tried
         missing = max(0, trials - len(known)) if resume else trials
         clock = _Clock(progress, missing)
-        with crew_of(Workers(cluster, workers)) as crew:
+        with crew_of(Workers.of(workers)) as crew:
             _try_all(memory, court, clock, crew, missing)
         found = studies.tried(memory)
     chosen = picked(found, pick)
     own = Options(**options.given() | chosen.knobs)
-    fit = identify(
-        whole, own, progress=clock.last, checkpoints=checkpoints, cluster=cluster, workers=workers
-    )
+    fit = identify(whole, own, progress=clock.last, checkpoints=checkpoints, workers=workers)
     *_, last = fit.grounds.partition("; ")  # what became of the last training
     said = "; ".join([grounds(chosen, found), *([last] if last else [])])
     return Searched(replace(fit, grounds=said), found, chosen)
