@@ -48,8 +48,10 @@ test: lint
 study: $(STAMP)
 	$(BIN)/python -m pytest -q $(SHARED) -m study
 
-# Seconds of whole identifications on this machine, cold and warm; `make bench RECORDS="ph emps"` for others.
+# How fast networks train, and seconds of whole identifications on this machine, cold and warm;
+# `make bench RECORDS="ph emps"` for others, `TORCH=python` names a Python with torch to compare with.
 bench: $(STAMP)
+	$(BIN)/occamid benchmark training $(if $(TORCH),--python $(TORCH))
 	$(BIN)/occamid benchmark speed $(RECORDS)
 
 # Other people's models on the records of the suite, one at a time, for hours; it goes on where it

@@ -334,7 +334,7 @@ class Identify:
         self.calls: list[tuple[str, int]] = []
         self.fail = False
 
-    def __call__(self, estimation: Any, *, effort: str, seed: int, progress: Any) -> Any:
+    def __call__(self, estimation: Any, *, effort: str, seed: int, **_: Any) -> Any:
         assert [r.name for r in estimation] == ["made estimation"]
         if self.fail and seed == 0:
             raise DataError("made to fail.")

@@ -12,8 +12,8 @@ from occamid import DataError, Options, Record
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.combine import combine
 from occamid.bands.ensemble import Ensemble
+from occamid.identification import crew, referee
 from occamid.identification import expected as expecting
-from occamid.identification import referee
 from occamid.identification.assemble import Workshop
 from occamid.identification.expected import (
     calibrated,
@@ -451,7 +451,7 @@ def test_a_family_far_behind_is_tried_no_further(
     answers = referee._Court.answers
     monkeypatch.setattr(referee._Court, "answers", worse)
     monkeypatch.setattr(referee, "MANY", 10 if folds == 1 else 10_000)
-    monkeypatch.setattr(referee, "cores", lambda: cores)
+    monkeypatch.setattr(crew, "cores", lambda: cores)
     found = judged(process(100))
     arx, second = found.trials
     assert second.failed.startswith(f"left out after {folds} fold")
