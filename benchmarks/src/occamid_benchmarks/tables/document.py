@@ -46,7 +46,7 @@ def load(folder: Path) -> dict[str, dict[str, Json]]:
             raise FileError(f"{path} is not a readable result: {error}.") from None
         if not isinstance(content, dict):
             continue
-        if "experiment" in content:
+        if "protocol" in content and "experiment" in content:
             found[content["protocol"]][content["experiment"]] = content
         elif path.name.startswith("baselines-"):
             found["baselines"][content["record"]] = content
