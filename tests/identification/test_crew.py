@@ -33,6 +33,9 @@ class Cluster:
     def __init__(self, ends: dict[int, Any] | None = None) -> None:
         self.ends = ends or {}
 
+    def cancel(self, futures: list[Any]) -> None:
+        self.cancelled = [future.key for future in futures]
+
     def nthreads(self) -> dict[str, int]:
         return {"one": 3, "two": 4}
 
@@ -83,9 +86,13 @@ def test_workers_that_are_killed_again_and_again_are_told() -> None:
 
 
 @pytest.mark.usefixtures("_at_once")
-def test_what_a_job_refuses_reaches_the_caller() -> None:
+def test_what_a_job_refuses_reaches_the_caller_and_ends_the_others() -> None:
+    client, ended = Cluster(), list[int]()
+    jobs: list[Any] = [partial(square, 1), refuse, partial(square, 2)]
     with pytest.raises(DataError, match="too short"):
-        Crew(Cluster()).do([refuse])
+        Crew(client).do(jobs, ended.append)
+    assert ended == [2]  # the last is done first here
+    assert client.cancelled == [0, 1, 2]
 
 
 def test_threads_are_the_rule() -> None:
@@ -127,6 +134,10 @@ def test_trials_of_a_search_run_on_processes() -> None:
     pytest.importorskip("optuna")
     record = small_record(200, seed=4)
     fixed = {k: v for k, v in CHEAP.items() if k not in ("lam", "input_lags", "output_lags")}
-    found = occamid.search(record, trials=3, workers=2, **fixed)
+    stages: list[str] = []
+    found = occamid.search(
+        record, trials=3, workers=2, progress=lambda s: stages.append(s.what), **fixed
+    )
+    assert {what.split()[1] for what in stages if what.startswith("trial")} == {"0", "1", "2"}
     assert sorted(trial.number for trial in found.trials) == [0, 1, 2]
     assert found.chosen.finished

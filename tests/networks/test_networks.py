@@ -233,3 +233,13 @@ def test_live_follows_signal_through_an_lstm() -> None:
     live = network.live(masks)
     assert live.regressors.tolist() == [True, False]
     assert live.neurons[0].tolist() == [True, True, False]
+
+
+def test_a_perceptron_without_regressors_is_its_constant() -> None:
+    network = MLP(0, (2,), 1)
+    params = networks.init(network, jax.random.key(0))
+    hidden = np.maximum(np.asarray(params["layer0.b"]), 0)
+    constant = np.asarray(params["layer1.W"]) @ hidden + np.asarray(params["layer1.b"])
+    for shape in ((3, 4, 0), (0,)):
+        found = network.apply(params, jnp.zeros(shape))
+        np.testing.assert_allclose(found, np.broadcast_to(constant, (*shape[:-1], 1)), rtol=1e-6)

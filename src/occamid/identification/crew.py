@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from occamid.errors import FileError, SettingsError
 from occamid.training.cores import VARIABLE, cores, limited, side_by_side, small_algebra
+from occamid.training.room import make_room
 
 T = TypeVar("T")
 PATIENCE = 15  # seconds for a scheduler to answer
+WAIT = 600  # and for its first worker to come
 # Each local worker has one core, so none of the libraries below may start threads for all of them.
 SINGLE = (VARIABLE, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 XLA = "xla_cpu_multi_thread_eigen=false"
@@ -87,21 +89,28 @@ class Crew:
             return side_by_side(jobs)
         futures = self.client.map(_alone, list(jobs), pure=False)
         number = {future.key: k for k, future in enumerate(futures)}
-        for future in distributed().as_completed(futures):
-            if done:
-                done(number[future.key])
-        return [_result(future) for future in futures]
+        found: dict[int, T] = {}
+        try:
+            for future in distributed().as_completed(futures):
+                found[number[future.key]] = _result(future)
+                if done:
+                    done(number[future.key])
+        except BaseException:  # a job that fails, or Ctrl-C, ends the others
+            self.client.cancel(futures)
+            raise
+        return [found[k] for k in range(len(futures))]
 
 
 def _alone(job: Callable[[], T]) -> T:
-    """A job on a worker, which has one core."""
+    """A job on a worker, which has one core and does one job at a time."""
+    make_room()
     with limited(1), small_algebra():
         return job()
 
 
 def _result(future: Any) -> Any:
     if future.status in ("cancelled", "lost"):
-        raise FileError(AWAY)
+        raise FileError("the cluster went away before all was done.")
     if future.status == "error" and is_killed(future.exception()):
         raise FileError(f"a job could not be done: {KILLED}")
     return future.result()
@@ -120,6 +129,13 @@ def crew_of(workers: Workers) -> Iterator[Crew]:
         yield Crew()
         return
     with client_of(workers, workers.number or 0) as client:
+        try:
+            client.wait_for_workers(1, timeout=WAIT)
+        except TimeoutError:
+            raise SettingsError(
+                f"the cluster at {workers.cluster} has no worker after {WAIT} s; start some, or "
+                "leave out `cluster`."
+            ) from None
         yield Crew(client)
 
 
@@ -151,9 +167,13 @@ def client_of(workers: Workers, count: int) -> Iterator[Any]:
 
 
 def _environment() -> dict[str, str]:
-    """What local workers are told; flags for XLA that are there already stay."""
+    """What local workers are told; flags for XLA that are there already stay.
+
+    Several processes share a GPU only where none takes all of its memory beforehand.
+    """
     flags = " ".join([os.environ.get("XLA_FLAGS", ""), "--" + XLA]).strip()
-    return dict.fromkeys(SINGLE, "1") | {"XLA_FLAGS": flags}
+    shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return dict.fromkeys(SINGLE, "1") | shared | {"XLA_FLAGS": flags}
 
 
 def _short(error: Exception) -> str:

@@ -184,6 +184,7 @@ class _Court:
             k, names = units[number]
             for name in names:
                 self.clock.sub(f"{_where(k, held)}: {name}").close()
+            self.clock.tell(f"{_where(k, held)}: {names[-1]}")
 
         answers: dict[int, dict[str, _Answer]] = {k: {} for k in turns}
         for (k, _), found in zip(units, crew.do(jobs, done), strict=True):
@@ -236,6 +237,7 @@ def hear(
     tried elsewhere may know, with which these are compared.
     """
     answer = partial(_Court(options, clock, None, None).answers, fold, where, list(hearings))
+    clock.tell(where)
     (answers,) = (crew or Crew()).do([answer])
     _write_down(fold, where, answers, hearings, widest)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 
 import jax.numpy as jnp
 import numpy as np
@@ -145,4 +146,4 @@ class MLP:
 
 def _columns(rows: Float[Array, "... n"]) -> Float[Array, "n N"]:
     """Rows of any leading shape as columns."""
-    return rows.reshape(-1, rows.shape[-1]).T
+    return rows.reshape(prod(rows.shape[:-1]), rows.shape[-1]).T

@@ -7,9 +7,10 @@ identified as ``identify`` does with its options, so that its run can be repeate
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,14 +195,16 @@ def _try_all(study: optuna.Study, court: Court, clock: _Clock, crew: Crew, count
             make_room()
             _try(study, court, clock, crew)
         return
-    with ThreadPoolExecutor(max(1, min(count, crew.size))) as pool:
-        begun = [pool.submit(_try, study, court, clock, crew) for _ in range(count)]
-        try:
-            for trial in begun:
-                trial.result()
-        except BaseException:  # somebody stops it, or the workers are gone
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = ThreadPoolExecutor(max(1, min(count, crew.size)))
+    begun = [pool.submit(_try, study, court, clock, crew) for _ in range(count)]
+    try:
+        for trial in wait(begun, return_when=FIRST_EXCEPTION).done:
+            trial.result()
+    except BaseException:  # somebody stops it, or the workers are gone
+        clock.stopped = True  # trials look at it between two folds
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _try(study: optuna.Study, court: Court, clock: _Clock, crew: Crew) -> None:
@@ -209,11 +212,16 @@ def _try(study: optuna.Study, court: Court, clock: _Clock, crew: Crew) -> None:
     import optuna
 
     ended = optuna.trial.TrialState
-    trial = studies.begin(study, court.options.seed)
+    with clock.lock:  # what is proposed depends on the trial alone, however many run at once
+        trial = studies.begin(study, court.options.seed)
+        try:
+            options = propose(trial, court.space, court.options)
+        except BaseException:
+            study.tell(trial, state=ended.FAIL)
+            raise
     state = ended.FAIL  # also where somebody stops it
     hearing = Hearing()
     try:
-        options = propose(trial, court.space, court.options)
         knobs = {k: v for k, v in options.given().items() if k not in court.options.given()}
         told = knobs | {"network": options.network}
         plain_states = options.network == "state-space" and not options.units
@@ -224,6 +232,8 @@ def _try(study: optuna.Study, court: Court, clock: _Clock, crew: Crew) -> None:
             tell = clock.fold(trial.number, number, len(court.held), options.network)
             hear(fold, where, options, {name: hearing}, tell, court.widest, crew)
             _keep(trial, court, hearing, told)
+            if clock.stopped:
+                raise KeyboardInterrupt
             if hearing.failed:
                 break
             trial.report(court.score(hearing), number)
@@ -265,6 +275,7 @@ class _Clock:
         self._progress, self._trials = progress, trials
         self._began = time.perf_counter()
         self._done = 0
+        self.lock, self.stopped = threading.Lock(), False
 
     def fold(self, trial: int, fold: int, count: int, network: str) -> Clock:
         """Says which fold of which trial goes on, where the referee asks for a clock."""
@@ -277,7 +288,8 @@ class _Clock:
 
     def ended(self) -> None:
         """One more trial is over, after however many folds."""
-        self._done += 1
+        with self.lock:
+            self._done += 1
 
     def last(self, stage: Stage) -> None:
         """Progress of the fit at the end."""
