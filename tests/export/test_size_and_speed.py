@@ -154,6 +154,7 @@ def tanks() -> tuple[Data, Batch]:
     return data, train(data.estimation, settings)
 
 
+@pytest.mark.filterwarnings("ignore::occamid.bands.units.DivergedWarning")  # time is measured
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 10])
 def test_one_step_of_a_tank_model_takes_less_than_a_microsecond(

@@ -162,7 +162,11 @@ def init_batch(program: Program, seed: jax.Array, restarts: jax.Array, lam: jax.
     return jax.vmap(partial(init, program))(keys, lam)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=2)
+# Chunks run on a core each; sums that several threads share would depend on how many there are.
+ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=ONE_THREAD)
 def cycle_batch(
     program: Program, schedule: Schedule, state: State, data: Windows, experiments: Windows
 ) -> tuple[State, Info]:
@@ -290,7 +294,8 @@ def _advance(
 
     if checkpoints is None:
         return run(state)
-    found = checkpoints.load(key, number, jax.eval_shape(run, state))
+    like = cycle_batch.eval_shape(program, schedule, state, data, experiments)
+    found = checkpoints.load(key, number, like)
     if found is None:
         found = run(state)
         checkpoints.save(key, number, found)
