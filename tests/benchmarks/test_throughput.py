@@ -13,7 +13,7 @@ import pytest
 
 from occamid.errors import FileError
 from occamid.networks import MLP, Network, Recurrent, init
-from occamid_benchmarks import registry, throughput
+from occamid_benchmarks import registry, throughput, timing
 from tests.support.commands import call_main
 from tests.support.small import small_record
 
@@ -44,7 +44,7 @@ def test_work_of_a_recurrent_network_counts_all_gates() -> None:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     data = SimpleNamespace(estimation=(small_record(60),))
     monkeypatch.setattr(registry, "load", lambda _: data)
-    monkeypatch.setattr(throughput, "SIDE", 64)
+    monkeypatch.setattr(timing, "SIDE", 64)
 
 
 @pytest.mark.usefixtures("_small")
@@ -76,7 +76,7 @@ def test_a_loop_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     loop = tmp_path / "loop.py"
     loop.write_text("raise SystemExit('no torch here')")
     monkeypatch.setattr(throughput, "LOOP", loop)
-    with pytest.raises(FileError, match="PyTorch loop: no torch here"):
+    with pytest.raises(FileError, match=r"the PyTorch loop with .* ended with 1: no torch here"):
         throughput.measure("hairdryer-mlp", 1, Path(sys.executable))
 
 

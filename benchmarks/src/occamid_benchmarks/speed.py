@@ -7,9 +7,7 @@ the process that is timed: ``python -m occamid_benchmarks.speed RECORD EFFORT``.
 from __future__ import annotations
 
 import json
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from occamid.cli.compiled import SETTINGS, VARIABLE
-from occamid.errors import FileError
 from occamid.identification.identify import identify
 from occamid.training.train import provenance
 from occamid_benchmarks.suite import records
 from occamid_benchmarks.suite.measure import put
+from occamid_benchmarks.timing import told_by
 
 KINDS = ("cold", "warm")
 
@@ -37,15 +35,8 @@ def measure(record: str, effort: str) -> dict[str, Any]:
 
 def _alone(record: str, effort: str, cache: str) -> dict[str, Any]:
     command = [sys.executable, "-m", __name__, record, effort]
-    own = SETTINGS | {VARIABLE: cache}
     began = time.perf_counter()
-    done = subprocess.run(
-        command, env=os.environ | own, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise FileError(f"{record}: the identification ended with {done.returncode}: {last[0]}")
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    told = told_by(command, f"{record}: the identification", SETTINGS | {VARIABLE: cache})
     return {"seconds": round(time.perf_counter() - began, 1)} | told
 
 

@@ -8,20 +8,16 @@ large product in the same precision, timed just before.
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
-import time
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from occamid.data.scaling import fit_scaling
 from occamid.data.windows import Windows, windows
-from occamid.errors import FileError
 from occamid.networks import Network, is_matrix
 from occamid.networks.base import reads_regressors
 from occamid.training.cycle import compress
@@ -29,6 +25,7 @@ from occamid.training.settings import Settings
 from occamid.training.train import build_program, provenance, train
 from occamid_benchmarks import registry
 from occamid_benchmarks.experiments import experiment
+from occamid_benchmarks.timing import product_peak, told_by
 
 # Experiments and restarts, as many as one would try.
 CASES = {
@@ -37,7 +34,6 @@ CASES = {
     "hairdryer-lstm": 20,
     "coupled-drives-lstm": 20,
 }
-SIDE, REPEATS = 2048, 5  # of the product that is the machine's peak
 LOOP = Path(__file__).parent / "peers" / "torch_loop.py"  # runs where occamid is not installed
 LOOP_SECONDS = 10  # that it may take
 
@@ -48,7 +44,7 @@ def measure(name: str, restarts: int, python: Path | None = None) -> dict[str, A
     settings = one.settings.replace(restarts=restarts)
     records = registry.load(one.record).estimation
     network, rows = seen(records, settings)
-    peak = matrix_peak()
+    peak = product_peak(jnp.float32)
     batch = train(records, settings)
     epochs = settings.epochs * settings.cycles
     rate = restarts * epochs / batch.seconds["run"]
@@ -65,7 +61,7 @@ def measure(name: str, restarts: int, python: Path | None = None) -> dict[str, A
         "peak_gflops": round(peak / 1e9, 1),
         "share_of_peak": round(rate * work(network, prod(rows.z.shape[:2])) / peak, 4),
     }
-    loop = torch_loop(python, network, rows, settings) if python else None
+    loop = torch_loop(python, rows, settings) if python else None
     return found | {"torch": loop} | provenance()
 
 
@@ -88,22 +84,7 @@ def work(network: Network, rows: int) -> float:
     return 2.0 * rows * (3 * sum(each.values()) - first)
 
 
-def matrix_peak() -> float:
-    """Operations a second of a large product in single precision."""
-    a = jnp.ones((SIDE, SIDE), jnp.float32)
-    product = jax.jit(jnp.dot)
-    product(a, a).block_until_ready()
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        product(a, a).block_until_ready()
-        times.append(time.perf_counter() - began)
-    return 2 * SIDE**3 / min(times)
-
-
-def torch_loop(
-    python: Path, network: Network, rows: Windows, settings: Settings
-) -> dict[str, Any] | None:
+def torch_loop(python: Path, rows: Windows, settings: Settings) -> dict[str, Any]:
     """The same network, rows and penalty in a plain PyTorch loop, one model after the other."""
     shape = {
         "network": settings.network,
@@ -117,14 +98,5 @@ def torch_loop(
     with tempfile.TemporaryDirectory(prefix="occamid-torch-") as folder:
         data = Path(folder) / "rows.npz"
         np.savez(data, z=np.asarray(rows.z), y=np.asarray(rows.y), valid=np.asarray(rows.valid))
-        done = subprocess.run(
-            [str(python), str(LOOP), str(data), json.dumps(shape)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise FileError(f"{python} cannot run the PyTorch loop: {last[0]}")
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+        command = [str(python), str(LOOP), str(data), json.dumps(shape)]
+        return told_by(command, f"the PyTorch loop with {python}")

@@ -55,15 +55,19 @@ def available() -> bool:
 
 def check(workers: Workers) -> None:
     """Refuse what cannot be, before anything is written."""
-    if workers.cluster is not None and workers.number is not None:
-        raise SettingsError("give `cluster` or `workers`, not both; a cluster has its own workers.")
-    if workers.number is not None and workers.number < 1:
-        raise SettingsError(f"`workers` takes a number of processes from 1, not {workers.number}.")
+    _check_numbers(workers)
     if workers.cluster is not None:
         with client_of(workers, 0):  # nothing is begun where nobody answers
             pass
     elif (workers.number or 1) > 1:
         distributed()
+
+
+def _check_numbers(workers: Workers) -> None:
+    if workers.cluster is not None and workers.number is not None:
+        raise SettingsError("give `cluster` or `workers`, not both; a cluster has its own workers.")
+    if workers.number is not None and workers.number < 1:
+        raise SettingsError(f"`workers` takes a number of processes from 1, not {workers.number}.")
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def is_killed(error: Any) -> bool:
 @contextmanager
 def crew_of(workers: Workers) -> Iterator[Crew]:
     """Threads of this process where neither a cluster nor several processes are asked for."""
-    check(workers)
+    _check_numbers(workers)
     if workers.cluster is None and (workers.number or 1) == 1:
         yield Crew()
         return

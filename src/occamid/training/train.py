@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -162,17 +162,24 @@ def init_batch(program: Program, seed: jax.Array, restarts: jax.Array, lam: jax.
     return jax.vmap(partial(init, program))(keys, lam)
 
 
-# Chunks run on a core each; sums that several threads share would depend on how many there are.
-ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
-
-
-@partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=ONE_THREAD)
-def cycle_batch(
+def _cycle_of_all(
     program: Program, schedule: Schedule, state: State, data: Windows, experiments: Windows
 ) -> tuple[State, Info]:
     """One cycle of every model of a chunk."""
     one = partial(cycle, program, schedule)
     return jax.vmap(one, in_axes=(0, None, None))(state, data, experiments)
+
+
+@cache
+def cycle_program() -> Any:
+    """The compiled cycle of a chunk.
+
+    On a CPU chunks run on a core each: sums that several threads share would depend on how many
+    there are.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
+    return jax.jit(_cycle_of_all, static_argnums=0, donate_argnums=2, compiler_options=options)
 
 
 def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> int:
@@ -241,7 +248,7 @@ def _run(
         return init_batch(program, seed, *jax.device_put((restart[part], lam[part])))
 
     began = time.perf_counter()
-    cycle_batch.lower(program, schedule, start(parts[0]), data, experiments).compile()
+    cycle_program().lower(program, schedule, start(parts[0]), data, experiments).compile()
     compiled = time.perf_counter()
 
     report = _Reporter(progress, len(parts) * settings.cycles, models, compiled)
@@ -290,11 +297,11 @@ def _advance(
     """The next cycle of a chunk: as kept on disk if it is there, else run and kept."""
 
     def run(state: State) -> tuple[State, Info]:
-        return cycle_batch(program, schedule, state, data, experiments)
+        return cycle_program()(program, schedule, state, data, experiments)
 
     if checkpoints is None:
         return run(state)
-    like = cycle_batch.eval_shape(program, schedule, state, data, experiments)
+    like = cycle_program().eval_shape(program, schedule, state, data, experiments)
     found = checkpoints.load(key, number, like)
     if found is None:
         found = run(state)

@@ -12,7 +12,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,6 +28,7 @@ from occamid.training.cycle import squared_errors
 from occamid.training.train import provenance
 from occamid_benchmarks import RESULTS, registry
 from occamid_benchmarks.experiments import experiments
+from occamid_benchmarks.timing import shortest
 
 ROWS = {
     name: experiments()[name].settings
@@ -61,17 +61,6 @@ def by_cycle(result: Batch) -> list[float]:
     return [round(float(v), 3) for v in result.table["sparsity"][0].mean(axis=0)]
 
 
-def clock(f: Callable[[], Any], repeats: int = 5) -> float:
-    """Shortest of several runs, in seconds."""
-    jax.block_until_ready(f())
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(f())
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
 def sweep_cost(lengths: tuple[int, ...] = (1000, 2000, 4000, 8000)) -> dict[str, Any]:
     """Time of the LSTM's curvature sweep, and its ratio to one gradient, for 20 models."""
     network = Recurrent("lstm", 11, (10,), 1)
@@ -84,8 +73,8 @@ def sweep_cost(lengths: tuple[int, ...] = (1000, 2000, 4000, 8000)) -> dict[str,
             z, z[..., :1], jnp.ones((1, T, 1)), jnp.zeros((1, 0, 1)), jnp.array([float(T)])
         )
         gradient, sweep = batched(network, data)
-        found["gradient_s"].append(clock(partial(gradient, params)))
-        found["sweep_s"].append(clock(partial(sweep, params)))
+        found["gradient_s"].append(shortest(partial(gradient, params)))
+        found["sweep_s"].append(shortest(partial(sweep, params)))
         found["ratio"].append(found["sweep_s"][-1] / found["gradient_s"][-1])
     return found
 

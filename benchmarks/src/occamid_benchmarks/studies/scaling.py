@@ -11,8 +11,7 @@ Writes ``benchmarks/results/scaling-DEVICE.json``.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -23,6 +22,7 @@ from occamid.training.state_space.normal_equations import FreeRuns
 from occamid.training.state_space.trajectory import Sizes, split
 from occamid.training.train import provenance
 from occamid_benchmarks import RESULTS
+from occamid_benchmarks.timing import product_peak, shortest
 
 BASE = {"rows": 16_000, "restarts": 2, "units": 10}
 GROWN = {
@@ -30,18 +30,7 @@ GROWN = {
     "restarts": (1, 2, 4, 8),
     "units": (5, 10, 20, 40),
 }
-STATES, REPEATS, SIDE = 4, 3, 1024
-
-
-def clock(f: Callable[[], Any]) -> float:
-    """Shortest of several runs after one that compiles, in seconds."""
-    f()
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        f()
-        times.append(time.perf_counter() - began)
-    return min(times)
+STATES = 4
 
 
 def stable(sizes: Sizes, restarts: int, rng: np.random.Generator) -> np.ndarray:
@@ -67,7 +56,7 @@ def iteration(rows: int, restarts: int, units: int) -> dict[str, float]:
         _, own = problem.expand(w, variance, carry, False)
         problem.trial(w + 1e-4, own, every)
 
-    seconds = clock(both)
+    seconds = shortest(both)
     used = restarts * rows / problem.thin
     return {
         "seconds": seconds,
@@ -76,20 +65,13 @@ def iteration(rows: int, restarts: int, units: int) -> dict[str, float]:
     }
 
 
-def double_peak() -> float:
-    """Operations a second of a large product in double precision."""
-    a = jnp.ones((SIDE, SIDE), jnp.float64)
-    product = jax.jit(jnp.dot)
-    return 2 * SIDE**3 / clock(lambda: product(a, a).block_until_ready())
-
-
 def exponent(sizes: Sequence[float], seconds: list[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def main() -> None:
     with jax.enable_x64(True):
-        peak = double_peak()
+        peak = product_peak(jnp.float64)
         print("| grows | at | seconds an iteration | exponent | share of the peak at the end |")
         print("|---|---|---|---|---|")
         found: dict[str, Any] = {"peak_gflops": round(peak / 1e9, 1), "states": STATES}
