@@ -167,3 +167,23 @@ def test_what_may_still_be_written_is_not_kept(home: Path, monkeypatch: pytest.M
     go_on.set()
     assert entries(home) == {}
     assert not own.exists()
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("jaxlib", "flags", "expected"),
+    [
+        ("0.10.2", "", compiled.OLDER),
+        ("0.10.2", "--xla_a=1", f"--xla_a=1 {compiled.OLDER}"),
+        ("0.10.2", "--xla_cpu_use_fusion_emitters=true", "--xla_cpu_use_fusion_emitters=true"),
+        ("0.99.0", "--xla_a=1", "--xla_a=1"),  # XLA ends a process at a flag that it does not know
+    ],
+)
+def test_programs_are_compiled_the_quicker_way_where_xla_knows_it(
+    monkeypatch: pytest.MonkeyPatch, jaxlib: str, flags: str, expected: str
+) -> None:
+    monkeypatch.setenv(compiled.FLAGS, flags)
+    monkeypatch.setattr(compiled, "version", lambda _: jaxlib)
+    for _ in range(2):  # and once only
+        with compiled.kept_programs():
+            assert os.environ[compiled.FLAGS] == expected

@@ -7,11 +7,20 @@ import threading
 from functools import partial
 from pathlib import Path
 
+import jax
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from occamid.training import cores as module
-from occamid.training.cores import VARIABLE, cores, limited, side_by_side, small_algebra
+from occamid.training.cores import (
+    VARIABLE,
+    cores,
+    limited,
+    on_cpu,
+    placed,
+    side_by_side,
+    small_algebra,
+)
 
 
 @pytest.fixture
@@ -125,3 +134,28 @@ def test_small_algebra_has_one_thread() -> None:
             assert threads() == {1}
         assert threads() == {2}
     assert threads() == before
+
+
+def test_programs_are_placed_on_cores_in_the_jobs_of_a_thread_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setenv(VARIABLE, "2")
+    assert side_by_side([on_cpu] * 2) == [False, False]
+    with placed(True):
+        assert on_cpu()
+        assert side_by_side([on_cpu] * 2) == [True, True]
+        where = side_by_side([lambda: jax.numpy.zeros(1).devices()] * 2)
+        assert where == [{jax.devices("cpu")[0]}] * 2
+    with placed(False):
+        assert not on_cpu()
+
+
+def test_a_gpu_is_kept_where_there_is_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(platform: str) -> None:
+        raise RuntimeError(f"Unknown backend {platform}")
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "devices", unknown)
+    with placed(True):
+        assert not on_cpu()

@@ -24,8 +24,8 @@ from tests.support.trained import batch_of
 
 
 def traces() -> int:
-    """How many versions of the cycle have been traced in this process."""
-    return int(getattr(cycle_program(), "_cache_size")())  # noqa: B009
+    """How many versions of the cycle of perceptrons have been traced in this process."""
+    return int(getattr(cycle_program(MLP(1, (1,), 1)), "_cache_size")())  # noqa: B009
 
 
 def same(a: Batch, b: Batch, tolerance: float) -> None:
@@ -56,7 +56,7 @@ def test_a_batch_equals_batches_of_one(network: str) -> None:
                 program, 0, jax.numpy.array([restart]), jax.numpy.array(settings.lam)
             )
             for cycle in range(2):
-                state, info = cycle_program()(program, numbers, state, data, data)
+                state, info = cycle_program(program.network)(program, numbers, state, data, data)
                 for name, value in state.params.items():
                     batch = together.params[name][0, restart, cycle]
                     np.testing.assert_allclose(value[0], batch, rtol=1e-5, atol=1e-5)
@@ -100,7 +100,7 @@ def test_the_memory_estimate_is_near_the_compilers(network: str) -> None:
     batch = 16
     numbers = Schedule(*(jax.numpy.asarray(v) for v in (10, 20, 1e-2, 1e-3, 1e-3)))
     state = module.init_batch(program, 0, jax.numpy.arange(batch), jax.numpy.full(batch, 1e-3))
-    compiled = cycle_program().lower(program, numbers, state, data, data).compile()
+    compiled = cycle_program(program.network).lower(program, numbers, state, data, data).compile()
     analysis = compiled.memory_analysis()
     assert analysis is not None
     used = analysis.temp_size_in_bytes / batch

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from occamid.data.windows import Terms, Windows, windows
-from occamid.networks import MLP, Network, Recurrent
-from occamid.networks.flat import size, unflatten
+from occamid.networks import MLP, Network, Observer, Recurrent
+from occamid.networks.flat import flatten, size, unflatten
 from occamid.networks.simulate import free_run
 from occamid.training import members
 from occamid.training.batch import free_runs
@@ -81,6 +81,27 @@ def test_values_are_spread_along_any_axis() -> None:
     np.testing.assert_array_equal(found[:, wide.places], factor)
     assert np.all(np.delete(found, wide.places, axis=1) == 7.0)
     assert len(set(wide.places.tolist())) == count
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("hidden", [(1, 0), (3, 2), (4, 5), (6, 1)])
+def test_an_observer_in_a_larger_one_runs_the_same(hidden: tuple[int, int]) -> None:
+    """Measured outputs correct the state in the first rows, so its filter counts, too."""
+    terms = Terms(((0, 0), (1, 0)), ((0, 1), (1, 1)), ("u1", "u2"), ("y1", "y2"))
+    network = Observer(4, hidden, 2)
+    rng = np.random.default_rng(2)
+    tree = unflatten(network, 0.3 * rng.normal(size=size(network)))
+    root = rng.normal(size=(hidden[0], hidden[0]))
+    tree |= {"filter.P": root @ root.T, "filter.Q": 0.1 * np.eye(hidden[0])}
+    tree |= {"filter.R": np.array([0.1, 0.2])}
+    flat, data = flatten(network, tree), data_for(terms)
+    wide = widen(network, terms)
+    assert wide.network.hidden == (-(-hidden[0] // 4) * 4, hidden[1] if hidden[1] < 2 else 5)
+    runs = [
+        free_run(net, terms, unflatten(net, w), jax.tree.map(lambda x: x[0], data), 20)
+        for net, w in ((network, flat), (wide.network, wide.spread(flat)))
+    ]
+    np.testing.assert_allclose(runs[1], runs[0], rtol=1e-9, atol=1e-12)
 
 
 def test_a_network_with_a_state_stays_what_it_is() -> None:

@@ -24,7 +24,7 @@ from occamid.data.windows import Terms, Windows
 from occamid.networks import Network
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import k_step, push, read
-from occamid.training.cores import cores
+from occamid.training.cores import cores, on_cpu
 
 Array = np.ndarray
 BLOCK = 128  # rows whose samples are held at a time
@@ -239,7 +239,7 @@ def _collect(
     """
     P = mixture.mean.shape[1]
     samples, _, levels, seed, memory_mb = sampling
-    workers = cores() if jax.default_backend() == "cpu" else 1
+    workers = cores() if on_cpu() else 1
     chunk = max(1, min(math.ceil(samples / workers), int(memory_mb * 2**18 / (4 * P * workers))))
     members = allocate(mixture.weights, samples)
     keep = samples * P * 4 < memory_mb * 2**20 / 4

@@ -25,6 +25,11 @@ SETTINGS = {
     # else the folder's name is part of every entry's, and no command finds those of another
     "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
 }
+FLAGS = "XLA_FLAGS"
+# XLA's older way to emit loops: programs are ready in half the time, and all but those of
+# perceptrons in training, which say so themselves, run as fast.
+OLDER = "--xla_cpu_use_fusion_emitters=false"
+KNOWN = ("0.10.", "0.11.")  # versions of jaxlib that know it; XLA ends a process at one it does not
 LARGEST = 1_000_000_000  # bytes; the oldest entries beyond are removed
 OLDEST = 7 * 24 * 3600  # seconds after which a folder that a killed command left is removed
 ENTRY = "-cache"  # what the names of JAX's entries end with
@@ -38,6 +43,8 @@ def kept_programs() -> Iterator[None]:
     """
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
+    if version("jaxlib").startswith(KNOWN) and OLDER.split("=")[0] not in os.environ.get(FLAGS, ""):
+        os.environ[FLAGS] = f"{os.environ.get(FLAGS, '')} {OLDER}".strip()
     if VARIABLE in os.environ:
         yield
         return

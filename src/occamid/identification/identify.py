@@ -44,7 +44,7 @@ from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
-from occamid.training.cores import side_by_side, small_algebra
+from occamid.training.cores import SMALL, placed, side_by_side, small_algebra
 from occamid.training.room import make_room
 
 Array = np.ndarray
@@ -115,15 +115,28 @@ def identify(
             by the address of its scheduler of dask; default: threads of this process.
         **changes: single options by name: ``identify(records, effort="quick", seed=1)``; see
             :class:`Options`.
+
+    Short records stay on the cores where there is a GPU, too; ``JAX_PLATFORMS=cuda`` forbids it.
     """
     options = Options(**((options.given() if options else {}) | changes))
-    make_room()
     whole = as_records(records)
+    with placed(sum(map(len, whole)) <= SMALL):
+        return _identify(whole, options, progress, checkpoints, Workers.of(workers))
+
+
+def _identify(
+    whole: tuple[Record, ...],
+    options: Options,
+    progress: Callable[[Stage], None] | None,
+    checkpoints: Checkpoints | None,
+    workers: Workers,
+) -> Fit:
+    make_room()
     data = thin(whole, options.budget.rows)
     given = sum(map(len, whole))
     tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
-    with crew_of(Workers.of(workers)) as crew:
+    with crew_of(workers) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)
     bench = _Bench(whole, data, options, checkpoints, clock)
     make_room()

@@ -25,8 +25,9 @@ from jaxtyping import Bool, Float
 from occamid.data.windows import Windows, roomy
 from occamid.networks import Network, Observer
 from occamid.networks.algebra import root, solve
-from occamid.networks.flat import flatten, unflatten
+from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.levenberg import least_squares
+from occamid.training.wide import STEP, places_in, roomier
 
 Array = np.ndarray
 ROWS = 250  # known outputs at most: more would tell the state no better
@@ -50,13 +51,31 @@ def begun(
     if rows:
         more = ((0, roomy(rows, 50) - rows), (0, 0))
         z, y = (np.pad(np.asarray(x)[0, :rows], more) for x in (data.z, data.y))
-        roots = np.stack([root(P) for P in tree["filter.P"]])
         seen = np.arange(len(y)) < rows
         u = z[:, : network.n_in - network.n_out]
-        tree["filter.x"][:] = np.asarray(_first_states(network, tree, roots, u, y, seen))
+        tree["filter.x"][:] = _in_room(network, flat, u, y, seen)
     return np.stack(
         [flatten(network, {n: v[k] for n, v in tree.items()}) for k in range(len(flat))]
     )
+
+
+def _in_room(
+    network: Observer,
+    flat: Float[Array, "K P"],
+    u: Float[Array, "n nu"],
+    y: Float[Array, "n ny"],
+    seen: Bool[Array, " n"],
+) -> Float[Array, "K nx"]:
+    """The first states of models in a network of a rounded size, and for as many as that holds."""
+    large = roomier(network)
+    assert isinstance(large, Observer)
+    count = len(flat)
+    wide = np.zeros((roomy(count, STEP), size(large)))
+    wide[:, places_in(network, large, np.arange(network.n_in))] = flat[np.arange(len(wide)) % count]
+    tree = unflatten(large, wide)
+    roots = np.stack([root(P) for P in tree["filter.P"]])
+    found = np.asarray(_first_states(large, tree, roots, u, y, seen))
+    return found[:count, : network.hidden[0]]
 
 
 @partial(jax.jit, static_argnums=0)
@@ -85,6 +104,8 @@ def _first_states(
         axes = jnp.concatenate([s * jnp.eye(n, dtype=u.dtype) for s in AROUND])
         tried = jnp.concatenate([jnp.zeros((1, n), u.dtype), axes, -axes])
         costs = jax.vmap(lambda away: jnp.sum(miss(away) ** 2))(tried)
+        still = ~jnp.any(L, axis=0)[jnp.argmax(jnp.abs(tried), axis=1)]  # what moves no state
+        costs = jnp.where(still & jnp.any(tried, axis=1), jnp.inf, costs)
         begin = tried[jnp.argsort(costs)[:BEST]]
         ended, costs = jax.vmap(lambda away: least_squares(miss, away, STEPS, solve))(begin)
         return weights["filter.x"] + L @ ended[jnp.argmin(costs)]

@@ -30,7 +30,7 @@ from occamid.data.windows import Shape, Terms
 from occamid.errors import DataError, SettingsError
 from occamid.networks import MLP, Network, Recurrent, is_matrix, reads_regressors
 from occamid.networks.flat import flatten, size, unflatten
-from occamid.training.cores import cores, side_by_side
+from occamid.training.cores import cores, on_cpu, side_by_side
 from occamid.training.lanes import Lanes, in_lanes, runs, sensitivities
 from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
 from occamid.training.members import members_of
@@ -125,7 +125,7 @@ def refine(
         units = wide.spread(_units(members.like), rest=1.0)
         sizes = (units, first.scaling.y_centre, first.scaling.y_spread)
         # On a CPU one after the other: batched linear algebra in a loop can lock up in XLA there.
-        together = 1 if jax.default_backend() == "cpu" else len(small)
+        together = 1 if on_cpu() else len(small)
         settings = (together, iterations, shrink, data, _Scale(*jax.device_put(sizes)))
         both = (wide.network, wide.terms, *settings)
         starts, masks = wide.spread(members.weights), wide.spread(mask)

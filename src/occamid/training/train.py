@@ -37,7 +37,7 @@ from occamid.networks import (
     matrices,
 )
 from occamid.training.batch import DIVERGED, Batch, summarise
-from occamid.training.cores import cores
+from occamid.training.cores import cores, on_cpu
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
 from occamid.training.settings import Settings
@@ -170,16 +170,26 @@ def _cycle_of_all(
     return jax.vmap(one, in_axes=(0, None, None))(state, data, experiments)
 
 
-@cache
-def cycle_program() -> Any:
-    """The compiled cycle of a chunk.
+def cycle_program(network: Network) -> Any:
+    """The compiled cycle of a chunk of such networks."""
+    return _cycle_program(on_cpu(), isinstance(network, MLP))
 
-    On a CPU chunks run on a core each: sums that several threads share would depend on how many
-    there are.
+
+@cache
+def _cycle_program(cpu: bool, perceptrons: bool) -> Any:
+    """On a CPU chunks run on a core each: sums that threads share would depend on their number.
+
+    Recurrent networks are many small steps, which gain little from what takes long to compile.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
-    return jax.jit(_cycle_of_all, static_argnums=0, donate_argnums=2, compiler_options=options)
+    options: dict[str, Any] = {
+        "xla_cpu_multi_thread_eigen": False,
+        "xla_cpu_use_fusion_emitters": perceptrons,
+    }
+    if not perceptrons:
+        options["xla_backend_optimization_level"] = 1
+    return jax.jit(
+        _cycle_of_all, static_argnums=0, donate_argnums=2, compiler_options=options if cpu else None
+    )
 
 
 def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> int:
@@ -203,7 +213,7 @@ def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> in
 
 def budget(settings: Settings, network: Network, workers: int) -> float:
     """Megabytes of all chunks together: perceptrons on a CPU are to stay in its cache."""
-    cached = jax.default_backend() == "cpu" and isinstance(network, MLP)
+    cached = on_cpu() and isinstance(network, MLP)
     return min(settings.memory_mb, CACHE_MB * workers) if cached else settings.memory_mb
 
 
@@ -237,7 +247,7 @@ def _run(
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
     models = len(lam)
-    workers = cores() if jax.default_backend() == "cpu" else 1
+    workers = cores() if on_cpu() else 1
     memory = budget(settings, program.network, workers)
     chunk = plan_chunks(models, bytes_per_model(program, data, experiments), memory, workers)
     parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
@@ -248,7 +258,8 @@ def _run(
         return init_batch(program, seed, *jax.device_put((restart[part], lam[part])))
 
     began = time.perf_counter()
-    cycle_program().lower(program, schedule, start(parts[0]), data, experiments).compile()
+    one = cycle_program(program.network)
+    one.lower(program, schedule, start(parts[0]), data, experiments).compile()
     compiled = time.perf_counter()
 
     report = _Reporter(progress, len(parts) * settings.cycles, models, compiled)
@@ -297,11 +308,11 @@ def _advance(
     """The next cycle of a chunk: as kept on disk if it is there, else run and kept."""
 
     def run(state: State) -> tuple[State, Info]:
-        return cycle_program()(program, schedule, state, data, experiments)
+        return cycle_program(program.network)(program, schedule, state, data, experiments)
 
     if checkpoints is None:
         return run(state)
-    like = cycle_program().eval_shape(program, schedule, state, data, experiments)
+    like = cycle_program(program.network).eval_shape(program, schedule, state, data, experiments)
     found = checkpoints.load(key, number, like)
     if found is None:
         found = run(state)

@@ -14,11 +14,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from occamid.data.windows import Terms, Windows, roomy
-from occamid.networks import MLP, Network, reads_regressors
+from occamid.networks import MLP, Network, Observer, reads_regressors
 from occamid.networks.flat import size
 
 Array = np.ndarray
 STEP = 5  # terms, lags, units and models come in multiples of this, or larger ones
+STATES = 4  # and the states of an observer in multiples of this
 MANY_TERMS = 30  # beyond these a unit is dearer in refinement than a program is to compile
 
 
@@ -59,13 +60,15 @@ class Wide:
 
 
 def widen(network: Network, terms: Terms, step: int = STEP, dear: bool = False) -> Wide:
-    """A network with room for terms and units; others than perceptrons stay as they are.
+    """A perceptron with room for terms and units, an observer with room for states and units.
 
-    Numbers of terms are multiples of ``step``: where running costs little, larger ones share more.
-    Where it is ``dear`` and there are many terms, there is no room for more units.
+    Others stay as they are.  Numbers of terms are multiples of ``step``: where running costs
+    little, larger ones share more.  Where it is ``dear`` and there are many terms, there is no room
+    for more units.
     """
     if not isinstance(network, MLP):
-        return Wide(network, terms, np.arange(len(terms)), np.arange(size(network)))
+        large, columns = roomier(network), np.arange(len(terms))
+        return Wide(large, terms, columns, places_in(network, large, columns))
     ny = len(terms.output_names)
     inputs = roomy(len(terms.inputs), step)
     lags = roomy(terms.output_lag, step)
@@ -77,6 +80,14 @@ def widen(network: Network, terms: Terms, step: int = STEP, dear: bool = False) 
     hidden = network.hidden if exact else tuple(map(_units, network.hidden))
     large = replace(network, n_in=len(wide), hidden=hidden)
     return Wide(large, wide, columns, places_in(network, large, columns))
+
+
+def roomier(network: Network) -> Network:
+    """An observer with states and units to spare; other networks as they are."""
+    if not isinstance(network, Observer):
+        return network
+    states, units = network.hidden
+    return replace(network, hidden=(roomy(states, STATES), _units(units)))
 
 
 def places_in(small: Network, large: Network, columns: Int[Array, " nz"]) -> Int[Array, " P"]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from occamid.training.cores import on_cpu
 from occamid.training.state_space.levenberg import Expansion
 from occamid.training.state_space.sensitivity import BLOCK, Sums, sums
 from occamid.training.state_space.trajectory import Run, Segments, Sizes, arrange, free_run, split
@@ -55,7 +56,7 @@ class FreeRuns:
         seed: int = 0,
     ) -> None:
         rows = sum(len(u) for u, _, _ in records)
-        self.parallel = jax.default_backend() != "cpu" if parallel is None else parallel
+        self.parallel = not on_cpu() if parallel is None else parallel
         self.length = segment_length([len(u) for u, _, _ in records], self.parallel)
         self.sizes, self.memory_mb = sizes, memory_mb
         self.width = int(np.clip(TOGETHER // rows, 1, lanes)) if self.parallel else 1

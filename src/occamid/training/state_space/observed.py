@@ -12,11 +12,12 @@ from jaxtyping import Float, Int
 
 from occamid.data.record import Record
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Terms
+from occamid.data.windows import Terms, roomy
 from occamid.networks import Live, Observer, is_matrix, of_filter
-from occamid.networks.flat import flatten
+from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.model import Model
 from occamid.training.state_space.fitted import Fitted, as_network
+from occamid.training.wide import places_in, roomier
 
 Array = np.ndarray
 # Variance that disturbs a state in one step, in shares of its own variance.
@@ -120,9 +121,14 @@ def disturbance(network: Observer, weights: dict[str, Array], record: Record) ->
     rows = slice(max(record.lead, len(record) - ROWS), None)
     u, y = record.u[rows], record.y[rows]
     z = np.concatenate([u[1:], y[:-1]], axis=1)
+    room = roomy(len(z), 512, 1)  # models and records of about one size share a program
+    more, seen, large = ((0, room - len(z)), (0, 0)), np.arange(room) < len(z), roomier(network)
+    assert isinstance(large, Observer)
+    wide = np.zeros(size(large))
+    wide[places_in(network, large, np.arange(network.n_in))] = flatten(network, weights)
     with jax.enable_x64(True):
-        params = jax.device_put(dict(weights))
-        misses = jax.device_get(_misses(network, params, z, y[1:], jax.device_put(DISTURBANCES)))
+        own = jax.device_put((unflatten(large, wide), np.pad(z, more), np.pad(y[1:], more), seen))
+        misses = jax.device_get(_misses(large, *own, jax.device_put(DISTURBANCES)))
     misses = np.where(np.isfinite(misses), misses, np.inf)
     good = misses <= NO_BETTER**2 * np.min(misses)
     return float(DISTURBANCES[np.flatnonzero(good)[-1]])
@@ -130,12 +136,18 @@ def disturbance(network: Observer, weights: dict[str, Array], record: Record) ->
 
 @partial(jax.jit, static_argnums=0)
 def _misses(
-    network: Observer, params: Any, z: jax.Array, y: jax.Array, shares: jax.Array
+    network: Observer,
+    params: Any,
+    z: jax.Array,
+    y: jax.Array,
+    seen: jax.Array,
+    shares: jax.Array,
 ) -> Float[jax.Array, " n"]:
-    """Squared errors one step ahead in units of the noise."""
+    """Squared errors one step ahead in units of the noise, over the rows that are seen."""
 
     def one(share: jax.Array) -> jax.Array:
         tuned = params | {"filter.Q": share * params["filter.Q"]}
-        return jnp.mean((network.apply(tuned, z[None])[0] - y) ** 2 / params["filter.R"])
+        squares = (network.apply(tuned, z[None])[0] - y) ** 2 / params["filter.R"]
+        return jnp.sum(jnp.where(seen[:, None], squares, 0.0)) / jnp.sum(seen)
 
     return jax.vmap(one)(shares)
