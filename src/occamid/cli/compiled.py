@@ -19,6 +19,8 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+from occamid.training.xla import with_older
+
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
@@ -26,10 +28,6 @@ SETTINGS = {
     "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
 }
 FLAGS = "XLA_FLAGS"
-# XLA's older way to emit loops: programs are ready in half the time, and all but those of
-# perceptrons in training, which say so themselves, run as fast.
-OLDER = "--xla_cpu_use_fusion_emitters=false"
-KNOWN = ("0.10.", "0.11.")  # versions of jaxlib that know it; XLA ends a process at one it does not
 LARGEST = 1_000_000_000  # bytes; the oldest entries beyond are removed
 OLDEST = 7 * 24 * 3600  # seconds after which a folder that a killed command left is removed
 ENTRY = "-cache"  # what the names of JAX's entries end with
@@ -43,8 +41,7 @@ def kept_programs() -> Iterator[None]:
     """
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    if version("jaxlib").startswith(KNOWN) and OLDER.split("=")[0] not in os.environ.get(FLAGS, ""):
-        os.environ[FLAGS] = f"{os.environ.get(FLAGS, '')} {OLDER}".strip()
+    os.environ[FLAGS] = with_older(os.environ.get(FLAGS, ""))
     if VARIABLE in os.environ:
         yield
         return

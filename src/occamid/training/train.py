@@ -41,6 +41,7 @@ from occamid.training.cores import cores, on_cpu
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
 from occamid.training.settings import Settings
+from occamid.training.xla import for_training
 
 CACHE_MB = 8.0  # a chunk of perceptrons that stays in a core's cache trains a third faster
 
@@ -171,25 +172,14 @@ def _cycle_of_all(
 
 
 def cycle_program(network: Network) -> Any:
-    """The compiled cycle of a chunk of such networks."""
+    """The compiled cycle of a chunk of such networks; on a CPU chunks run on a core each."""
     return _cycle_program(on_cpu(), isinstance(network, MLP))
 
 
 @cache
 def _cycle_program(cpu: bool, perceptrons: bool) -> Any:
-    """On a CPU chunks run on a core each: sums that threads share would depend on their number.
-
-    Recurrent networks are many small steps, which gain little from what takes long to compile.
-    """
-    options: dict[str, Any] = {
-        "xla_cpu_multi_thread_eigen": False,
-        "xla_cpu_use_fusion_emitters": perceptrons,
-    }
-    if not perceptrons:
-        options["xla_backend_optimization_level"] = 1
-    return jax.jit(
-        _cycle_of_all, static_argnums=0, donate_argnums=2, compiler_options=options if cpu else None
-    )
+    options = for_training(perceptrons) if cpu else None
+    return jax.jit(_cycle_of_all, static_argnums=0, donate_argnums=2, compiler_options=options)
 
 
 def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> int:

@@ -1,0 +1,36 @@
+"""What XLA is told follows its version: it ends a process at a flag that it does not know."""
+
+import jax
+import pytest
+
+from occamid.training import xla
+
+OLDER = "--xla_cpu_use_fusion_emitters=false"
+
+
+@pytest.mark.parametrize(
+    ("jaxlib", "flags", "expected"),
+    [
+        ("0.10.2", "", OLDER),
+        ("0.10.2", "--xla_a=1", f"--xla_a=1 {OLDER}"),
+        ("0.10.2", f"--xla_a=1 {OLDER}", f"--xla_a=1 {OLDER}"),
+        ("0.10.2", "--xla_cpu_use_fusion_emitters=true", "--xla_cpu_use_fusion_emitters=true"),
+        ("0.11.0", "--xla_a=1", "--xla_a=1"),
+        ("0.9.1", "", ""),
+    ],
+)
+def test_the_older_way_where_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, jaxlib: str, flags: str, expected: str
+) -> None:
+    monkeypatch.setattr(xla, "version", lambda _: jaxlib)
+    assert xla.with_older(flags) == expected
+
+
+@pytest.mark.parametrize("perceptrons", [True, False])
+def test_options_are_known_to_the_compiler_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch, perceptrons: bool
+) -> None:
+    options = xla.for_training(perceptrons)
+    assert jax.jit(lambda x: 2 * x, compiler_options=options)(3.0) == 6.0
+    monkeypatch.setattr(xla, "version", lambda _: "0.11.0")
+    assert xla.NEWER not in xla.for_training(perceptrons)
