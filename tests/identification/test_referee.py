@@ -27,7 +27,7 @@ from occamid.identification.families import families as all_families
 from occamid.identification.folds import Fold, Part, whole
 from occamid.identification.hearing import Hearing, as_used, difference
 from occamid.identification.progress import Clock
-from occamid.identification.referee import HOPELESS, PLENTY, Judgement, Trial, choose, judge
+from occamid.identification.referee import HOPELESS, PLENTY, Judgement, choose, judge
 from occamid.training.settings import Settings
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 
@@ -85,9 +85,12 @@ def test_one_piece_is_no_evidence() -> None:
 
 
 def chosen(squares: dict[str, Array]) -> tuple[str, str]:
-    scores = {n: float(np.sqrt(p[1] @ p[0] / p[1].sum())) for n, p in squares.items()}
-    trials = [Trial(n, n, (s,), s, 0.0, 1.0) for n, s in scores.items()]
-    return choose([f for f in TRIED if f.name in squares], trials, squares)
+    """The choice between families with these mean squares of pieces of 20 rows, a fold each."""
+    heard = {
+        name: Hearing(misses=[[np.full((20, 1), np.sqrt(value))] for value in values[0]])
+        for name, values in squares.items()
+    }
+    return choose([f for f in TRIED if f.name in squares], heard, np.ones(1))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.support.linear_model import linear_model, linear_posterior, linear_re
 
 Array = np.ndarray
 FOLDS, ROWS = 4, 60
+TRIED = [Family(name, name, name) for name in "abc"]
 
 
 def products(seed: int, count: int = 4) -> Array:
@@ -83,7 +84,7 @@ def independent(count: int, seed: int = 0) -> dict[str, Array]:
 
 def test_errors_that_differ_are_averaged_away() -> None:
     errors = independent(3)
-    found = stacked(heard(errors), "b", np.ones(1))
+    found = stacked(TRIED, heard(errors), "b", np.ones(1))
     assert found is not None
     assert list(found.shares) == ["b", "a", "c"]
     assert sum(found.shares.values()) == pytest.approx(1)
@@ -101,27 +102,43 @@ def test_errors_that_differ_are_averaged_away() -> None:
         np.testing.assert_allclose(shares, shares_of(flat @ flat.T))  # of the other folds alone
 
 
+def test_a_stack_is_compared_with_families_that_were_chosen_without_the_fold() -> None:
+    """Each of two is good where the other is not: whoever is chosen by the others, fails."""
+    good, bad = np.full(ROWS, 0.2), np.full(ROWS, 1.0)
+    errors = {
+        "a": np.stack([good, good, bad, bad]),
+        "b": np.stack([-bad, -bad, -good, -good]),
+    }
+    found = stacked(TRIED, heard(errors), "a", np.ones(1))
+    assert found is not None
+    # without a fold, two bad ones stand against one: always the wrong family is chosen
+    assert found.gain == pytest.approx(
+        np.sqrt(np.mean(1.0) / np.mean([np.mean(m[0] ** 2) for m in found.hearing.misses]))
+    )
+    assert found.gain > np.sqrt(np.mean(errors["a"] ** 2)) / 0.5
+
+
 def test_no_stack_where_it_is_worth_nothing_or_cannot_be_told() -> None:
     errors = independent(1)
-    assert stacked(heard(errors), "a", np.ones(1)) is None
+    assert stacked(TRIED, heard(errors), "a", np.ones(1)) is None
     alike = errors | {"b": 1.02 * errors["a"]}
-    assert stacked(heard(alike), "a", np.ones(1)) is None
+    assert stacked(TRIED, heard(alike), "a", np.ones(1)) is None
     few = {
         n: Hearing(models=h.models[:2], misses=h.misses[:2])
         for n, h in heard(independent(2)).items()
     }
-    assert stacked(few, "a", np.ones(1)) is None
+    assert stacked(TRIED, few, "a", np.ones(1)) is None
 
 
 def test_families_of_other_folds_are_not_mixed_in() -> None:
     one, other = heard(independent(2)), heard(independent(2, seed=1))
-    assert stacked({"a": one["a"], "b": other["b"]}, "a", np.ones(1)) is None
+    assert stacked(TRIED, {"a": one["a"], "b": other["b"]}, "a", np.ones(1)) is None
 
 
 def test_the_leading_family_keeps_a_share() -> None:
     errors = independent(3)
     poor = {"a": errors["a"] + errors["b"] + errors["c"], "b": errors["b"], "c": errors["c"]}
-    found = stacked(heard(poor), "a", np.ones(1))
+    found = stacked(TRIED, heard(poor), "a", np.ones(1))
     assert found is not None
     assert next(iter(found.shares)) == "a"
     assert found.shares["a"] >= LEAST / (1 + LEAST)

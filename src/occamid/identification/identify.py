@@ -140,7 +140,7 @@ def _identify(
         judgement = judge(whole, options, clock, checkpoints, crew)
     bench = _Bench(whole, data, options, checkpoints, clock)
     make_room()
-    judgement, family, shop, model = bench.lead(tried, judgement)
+    judgement, family, shop, model = bench.lead(tried, bench.led(tried, judgement))
     clock.tell(f"bands of {family.name}")
     stack, model, expect = bench.trusted(tried, judgement, model, shop.records)
     clock.finish()
@@ -191,6 +191,20 @@ class _Bench:
         records = self.whole if self.every_row(family) else self.data
         return Workshop(everything(records), budget, self.checkpoints)
 
+    def stack(self, tried: Sequence[Family], judgement: Judgement) -> Stack | None:
+        """The chosen family and those that belong beside it, if any do."""
+        if self.options.single or judgement.chosen not in judgement.hearings:
+            return None
+        spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
+        return stacked(tried, judgement.heard, judgement.chosen, spread)
+
+    def led(self, tried: Sequence[Family], judgement: Judgement) -> Judgement:
+        """The judgement with the family in the lead that has the largest share of a stack."""
+        stack = self.stack(tried, judgement)
+        if stack is None:
+            return judgement
+        return replace(judgement, chosen=max(stack.shares, key=lambda name: stack.shares[name]))
+
     def lead(
         self, tried: Sequence[Family], judgement: Judgement
     ) -> tuple[Judgement, Family, Workshop, Ensemble]:
@@ -236,8 +250,7 @@ class _Bench:
             model = widen_to_residuals(model, shown(self.data))
             return None, model, np.full((3, model.inflation.shape[1]), np.nan)
         family = next(f for f in tried if f.name == judgement.chosen)
-        spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
-        stack = None if options.single else stacked(judgement.heard, family.name, spread)
+        stack = self.stack(tried, judgement)
         given = sum(map(len, self.whole))
         rows, streams = rows_of(records), family.search is not None
         gain = learning_gain(family, hearing, options, rows, self.clock, given)

@@ -8,7 +8,7 @@ a simpler kind is preferred where it is no worse than one of those, nor by more 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -116,7 +116,7 @@ def judge(
         return _by_criterion(records, tried, options, why, clock, checkpoints)
     heard = _heard(hearings)
     trials = _trials(tried, heard, hearings, spread)
-    chosen, grounds = choose(tried, trials, _pieces(heard, spread))
+    chosen, grounds = choose(tried, heard, spread)
     if len(held) < options.budget.folds:
         grounds += f"; only {len(held)} folds, the records allow no more"
     return Judgement(trials, chosen, grounds, hearings)
@@ -273,7 +273,7 @@ def _write_down(
         )
 
 
-def _pieces(heard: dict[str, Hearing], spread: Float[Array, " ny"]) -> dict[str, Array]:
+def _pieces(heard: Mapping[str, Hearing], spread: Float[Array, " ny"]) -> dict[str, Array]:
     """:func:`pieces_of` of every family."""
     return {name: pieces_of(h, spread) for name, h in heard.items()}
 
@@ -306,16 +306,17 @@ def _trials(
 
 
 def choose(
-    tried: Sequence[Family], trials: Sequence[Trial], pieces: dict[str, Array]
+    tried: Sequence[Family], heard: Mapping[str, Hearing], spread: Float[Array, " ny"]
 ) -> tuple[str, str]:
     """The best family of the simplest kind within one standard error and :data:`PRICE`."""
-    scores = {t.family: t.score for t in trials if t.family in pieces}
-    best = min(scores, key=lambda name: scores[name])
+    pieces = _pieces(heard, spread)
+    squares = {f.name: mean_square(pieces[f.name]) for f in tried if f.name in pieces}
+    best = min(squares, key=lambda name: squares[name])
     kinds = {f.name: f.kind for f in tried}
-    for kind in dict.fromkeys(kinds[f.name] for f in tried if f.name in scores):
-        own = min((n for n in scores if kinds[n] == kind), key=lambda n: scores[n])
+    for kind in dict.fromkeys(kinds[name] for name in squares):
+        own = min((n for n in squares if kinds[n] == kind), key=lambda n: squares[n])
         mean, error = difference(pieces[own], pieces[best])
-        if own == best or (mean <= error and scores[own] <= PRICE * scores[best]):
+        if own == best or (mean <= error and squares[own] <= PRICE**2 * squares[best]):
             break
     if own == best:
         return own, f"{own} has the smallest free-run error on held-back data"

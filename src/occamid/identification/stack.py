@@ -4,12 +4,13 @@ Where no family is right, each errs in its own way and the mean of several errs 
 are not negative, add up to one and minimise ``sᵀ G s + r |s − s₀|²``: G holds the families' mean
 products of held-back errors, s₀ is what their errors alone would give (one over the mean square),
 r a share of the best mean square, because a few folds do not tell G well.  What such a stack is
-worth is judged on every fold with shares from the other folds.
+worth is judged on every fold with shares from the other folds, against the family that the other
+folds would have chosen: a family that is best on all folds was chosen with the help of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,8 +19,9 @@ from jaxtyping import Float
 from scipy.optimize import nnls
 
 from occamid.bands.ensemble import Beside, Ensemble
+from occamid.identification.families import Family
 from occamid.identification.hearing import Hearing, mean_square, pieces_of
-from occamid.identification.referee import PRICE
+from occamid.identification.referee import PRICE, choose
 
 Array = np.ndarray
 FEWEST_FOLDS = 3
@@ -34,7 +36,7 @@ class Stack(NamedTuple):
 
     shares: dict[str, float]
     hearing: Hearing
-    gain: float  # by what factor its error is smaller than that of the leading family alone
+    gain: float  # by what factor its error is smaller than that of one family, chosen likewise
 
     @property
     def grounds(self) -> str:
@@ -42,12 +44,15 @@ class Stack(NamedTuple):
         parts = [f"{share:.0%} {name}" for name, share in self.shares.items()]
         return (
             f"a stack of {', '.join(parts[:-1])} and {parts[-1]} errs {1 - 1 / self.gain:.0%} less "
-            "on held-back data"
+            "on held-back data than a family chosen without them"
         )
 
 
 def stacked(
-    heard: Mapping[str, Hearing], leading: str, spread: Float[Array, " ny"]
+    tried: Sequence[Family],
+    heard: Mapping[str, Hearing],
+    leading: str,
+    spread: Float[Array, " ny"],
 ) -> Stack | None:
     """The leading family with others beside it, where that is worth more than simplicity."""
     where = [fold for _, fold in heard[leading].models]
@@ -61,7 +66,7 @@ def stacked(
     if len(names) < 2 or folds < FEWEST_FOLDS:
         return None
     products = np.stack([_products(heard, names, k, spread) for k in range(folds)])
-    together = Hearing()
+    together, alone = Hearing(), Hearing()
     for k in range(folds):
         shares = shares_of(np.sum(np.delete(products, k, axis=0), axis=0))
         models = [heard[name].models[k][0] for name in names]
@@ -70,15 +75,19 @@ def stacked(
         together.misses.append(
             [np.tensordot(shares, parts, axes=1) for parts in zip(*each, strict=True)]
         )
-    gain = np.sqrt(
-        mean_square(pieces_of(heard[leading], spread)) / mean_square(pieces_of(together, spread))
-    )
+        one, _ = choose(tried, {name: _without(heard[name], k) for name in names}, spread)
+        alone.misses.append(heard[one].misses[k])
+    gain = np.sqrt(mean_square(pieces_of(alone, spread)) / mean_square(pieces_of(together, spread)))
     shares = shares_of(np.sum(products, axis=0))
     shares[0] = max(shares[0], LEAST)
     if gain < PRICE or shares[0] > 1 - LEAST:
         return None
     kept = {n: float(s / shares.sum()) for n, s in zip(names, shares, strict=True) if s > 0}
     return Stack(kept, together, float(gain))
+
+
+def _without(hearing: Hearing, fold: int) -> Hearing:
+    return Hearing(misses=hearing.misses[:fold] + hearing.misses[fold + 1 :])
 
 
 def beside(models: list[Ensemble], shares: Float[Array, " m"]) -> Ensemble:

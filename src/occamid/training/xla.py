@@ -17,7 +17,7 @@ def with_older(flags: str) -> str:
     """Flags for XLA with the older way, unless they or the version decide otherwise."""
     if NEWER in flags or not version("jaxlib").startswith(KNOWN):
         return flags
-    return f"{flags} --{NEWER}=false".strip()
+    return " ".join([flags, "--" + NEWER + "=false"]).strip()
 
 
 def for_training(perceptrons: bool) -> dict[str, Any]:
