@@ -30,7 +30,14 @@ def test_the_older_way_where_it_is_known(
 def test_options_are_known_to_the_compiler_that_is_installed(
     monkeypatch: pytest.MonkeyPatch, perceptrons: bool
 ) -> None:
+    monkeypatch.delenv(xla.AT_ONCE, raising=False)
     options = xla.for_training(perceptrons)
+    assert len(options) > 1
     assert jax.jit(lambda x: 2 * x, compiler_options=options)(3.0) == 6.0
     monkeypatch.setattr(xla, "version", lambda _: "0.11.0")
     assert xla.NEWER not in xla.for_training(perceptrons)
+
+
+def test_who_wants_programs_at_once_gets_no_optimised_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(xla.AT_ONCE, "1")
+    assert set(xla.for_training(False)) == {"xla_cpu_multi_thread_eigen"}

@@ -6,10 +6,12 @@ in training run as fast.  An unknown flag ends a process, an unknown option a tr
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
 from typing import Any
 
 NEWER = "xla_cpu_use_fusion_emitters"
+AT_ONCE = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # who sets it wants programs soon, not fast ones
 KNOWN = "0.10."  # versions of jaxlib with both ways; 0.11 has the newer one alone
 
 
@@ -27,6 +29,8 @@ def for_training(perceptrons: bool) -> dict[str, Any]:
     which gain little from what takes long to compile.
     """
     options: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
+    if os.environ.get(AT_ONCE):
+        return options
     if not perceptrons:
         options["xla_backend_optimization_level"] = 1
     if version("jaxlib").startswith(KNOWN):
