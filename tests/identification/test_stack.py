@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from occamid import DataError, identify, load
+from occamid import DataError, Options, identify, load
 from occamid.bands.combine import combine
 from occamid.bands.ensemble import Ensemble
 from occamid.data import twins
@@ -22,6 +22,8 @@ from occamid.identification.assemble import Workshop
 from occamid.identification.families import CLASSICAL, Family
 from occamid.identification.folds import Fold, Part, whole
 from occamid.identification.hearing import Hearing
+from occamid.identification.progress import Clock
+from occamid.identification.referee import Judgement, Trial
 from occamid.identification.stack import BEHIND, LEAST, PULL, shares_of, stacked
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 
@@ -142,6 +144,26 @@ def test_the_leading_family_keeps_a_share() -> None:
     assert found is not None
     assert next(iter(found.shares)) == "a"
     assert found.shares["a"] >= LEAST / (1 + LEAST)
+
+
+def test_the_largest_share_leads() -> None:
+    """The referee prefers the simpler of two that are about as good; together they are better."""
+    rng = np.random.default_rng(3)
+    noise = rng.normal(size=(2, FOLDS, ROWS))
+    record = linear_record(ROWS)
+    bench = identifying._Bench((record,), (record,), Options(), None, Clock(None, 1))
+    kinds = [Family("a", "simple", "a"), Family("b", "flexible", "b")]
+    for scale, leader in ((0.97, "b"), (1.03, "a")):
+        found = heard({"a": noise[0], "b": scale * noise[1] / noise[1].std() * noise[0].std()})
+        trials = tuple(Trial(n, n, (1.0,), 1.0, 0.0, 0.0) for n in found)
+        judged = Judgement(trials, "a", "a is simpler", found)
+        led = bench.led(kinds, judged)
+        assert led.chosen == leader
+        said = "a is simpler" if leader == "a" else "a is simpler; b has the largest share of a st"
+        assert led.grounds.startswith(said)
+        assert (led.grounds == said) == (leader == "a")
+    alone = replace(bench, options=Options(single=True))
+    assert alone.led(kinds, judged) is judged
 
 
 # --- from records to a model --------------------------------------------------------------------

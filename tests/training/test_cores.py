@@ -6,6 +6,7 @@ import os
 import threading
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -15,9 +16,9 @@ from occamid.training import cores as module
 from occamid.training.cores import (
     VARIABLE,
     cores,
+    device,
     limited,
     on_cpu,
-    placed,
     side_by_side,
     small_algebra,
 )
@@ -136,26 +137,16 @@ def test_small_algebra_has_one_thread() -> None:
     assert threads() == before
 
 
-def test_programs_are_placed_on_cores_in_the_jobs_of_a_thread_too(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("told", ["cpu", jax.devices("cpu")[0]])
+def test_where_programs_run_is_what_jax_was_told(
+    monkeypatch: pytest.MonkeyPatch, told: object
 ) -> None:
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setenv(VARIABLE, "2")
-    assert side_by_side([on_cpu] * 2) == [False, False]
-    with placed(True):
+    """A device, the name of a platform, or nothing: then it is the first of all devices."""
+    first = SimpleNamespace(platform="gpu", device_kind="one of these")
+    devices = {None: first, "cpu": jax.devices("cpu")[0]}
+    monkeypatch.setattr(jax, "devices", lambda platform=None: [devices[platform]])
+    assert not on_cpu()
+    assert device() is first
+    with jax.default_device(told):
         assert on_cpu()
-        assert side_by_side([on_cpu] * 2) == [True, True]
-        where = side_by_side([lambda: jax.numpy.zeros(1).devices()] * 2)
-        assert where == [{jax.devices("cpu")[0]}] * 2
-    with placed(False):
-        assert not on_cpu()
-
-
-def test_a_gpu_is_kept_where_there_is_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(platform: str) -> None:
-        raise RuntimeError(f"Unknown backend {platform}")
-
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(jax, "devices", unknown)
-    with placed(True):
-        assert not on_cpu()
+        assert device() is devices["cpu"]

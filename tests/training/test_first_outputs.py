@@ -12,6 +12,7 @@ from occamid.data.windows import Terms, Windows, windows
 from occamid.networks import MLP, Observer
 from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.first_outputs import begun
+from occamid.training.state_space.observed import DISTURBANCES, NO_BETTER, disturbance
 
 Array = np.ndarray
 NETWORK = Observer(2, (2, 2), 1)
@@ -90,3 +91,38 @@ def test_a_network_without_a_filter_stays_what_it_is() -> None:
     network = MLP(2, (3,), 1)
     flat = np.ones((1, size(network)))
     assert begun(network, flat, data_of(*np.zeros((2, 5, 1))), 3) is flat
+
+
+def one_step_misses(w: dict[str, Array], u: Array, y: Array, share: float) -> float:
+    """Mean square one step ahead of an extended Kalman filter, a plain loop."""
+    x, P, gain, last = w["filter.x"], w["filter.P"], np.zeros((2, 1)), np.zeros(1)
+    total = 0.0
+    for now, before, seen in zip(u[1:], y[:-1], y[1:], strict=True):
+        x = x + gain @ (before - last)
+        h = np.tanh(w["unit.W_x"] @ x + w["unit.W_u"] @ now + w["unit.b"])
+        slope = (1 - h**2)[:, None] * w["unit.W_x"]
+        F, C = w["state.W_x"] + w["state.W_h"] @ slope, w["out.W_x"] + w["out.W_h"] @ slope
+        last = w["out.W_x"] @ x + w["out.W_u"] @ now + w["out.W_h"] @ h + w["out.b"]
+        total += float(np.sum((last - seen) ** 2))
+        L = P @ C.T / (C @ P @ C.T + w["filter.R"])
+        x = w["state.W_x"] @ x + w["state.W_u"] @ now + w["state.W_h"] @ h + w["state.b"]
+        gain, P = F @ L, F @ (P - L @ C @ P) @ F.T + share * w["filter.Q"]
+    return total / (len(u) - 1)
+
+
+@pytest.mark.parametrize("disturbed", [0.0, 0.3])
+def test_the_filter_trusts_the_model_as_little_as_it_can_afford(disturbed: float) -> None:
+    """The largest of the shares that predict about as well as the best, against a plain loop."""
+    rng = np.random.default_rng(5)
+    w, x, rows = weights(), np.array([0.1, -0.1]), 150
+    u, y = rng.normal(size=(rows, 1)), np.zeros((rows, 1))
+    for t in range(rows):
+        y[t] = run(w, x, u[t : t + 1])[0] + 0.1 * rng.normal(size=1)
+        h = np.tanh(w["unit.W_x"] @ x + w["unit.b"])
+        x = w["state.W_x"] @ x + w["state.W_u"] @ u[t] + w["state.W_h"] @ h
+        x = x + disturbed * rng.normal(size=2)
+    misses = np.array([one_step_misses(w, u, y, share) for share in DISTURBANCES])
+    good = np.flatnonzero(misses <= NO_BETTER**2 * misses.min())
+    found = disturbance(NETWORK, w, Record(u=u, y=y))
+    assert found == DISTURBANCES[good[-1]]
+    assert (found > 0.01) == (disturbed > 0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import typer
 from rich.table import Table
 
@@ -28,6 +29,7 @@ from occamid.identification.job import Job, job_from
 from occamid.reporting import figures, runs
 from occamid.training.settings import read_toml
 
+SMALL = 20_000  # rows up to which cores end sooner than a GPU, which waits for every small step
 RESUME = "Finished cycles are kept: the same command with --resume goes on from there."
 
 
@@ -85,6 +87,15 @@ def run_job(job: Job, place: Place, to: Folder, *, quiet: bool) -> dict[str, Any
     return summary
 
 
+def stay_on_cores(rows: int) -> None:
+    """Short records stay on the cores beside a GPU, unless JAX was told where to run."""
+    told = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if rows > SMALL or told is not None or jax.default_backend() == "cpu":
+        return
+    with suppress(RuntimeError):  # JAX was told to know the GPU alone
+        jax.config.update("jax_default_device", jax.devices("cpu")[0])
+
+
 def _identify(
     job: Job,
     estimation: tuple[Record, ...],
@@ -93,6 +104,7 @@ def _identify(
     quiet: bool,
 ) -> identification.Fit:
     """The identification itself, with a bar."""
+    stay_on_cores(sum(map(len, estimation)))
     try:
         with stage_bar(quiet) as progress:
             return identification.identify(

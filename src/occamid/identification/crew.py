@@ -11,20 +11,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar
 
 from occamid.errors import FileError, SettingsError
-from occamid.training.cores import (
-    VARIABLE,
-    cores,
-    limited,
-    on_cpu,
-    placed,
-    side_by_side,
-    small_algebra,
-)
+from occamid.training.cores import VARIABLE, cores, limited, side_by_side, small_algebra
 from occamid.training.room import make_room
 
 T = TypeVar("T")
@@ -100,7 +91,7 @@ class Crew:
         """
         if self.client is None:
             return side_by_side(jobs)
-        futures = self.client.map(partial(_alone, on_cpu()), list(jobs), pure=False)
+        futures = self.client.map(_alone, list(jobs), pure=False)
         number = {future.key: k for k, future in enumerate(futures)}
         found: dict[int, T] = {}
         try:
@@ -114,10 +105,10 @@ class Crew:
         return [found[k] for k in range(len(futures))]
 
 
-def _alone(cpu: bool, job: Callable[[], T]) -> T:
+def _alone(job: Callable[[], T]) -> T:
     """A job on a worker, which has one core and does one job at a time."""
     make_room()
-    with limited(1), small_algebra(), placed(cpu):
+    with limited(1), small_algebra():
         return job()
 
 

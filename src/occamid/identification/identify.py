@@ -1,8 +1,8 @@
 """Identify: records in, a model with bands out, nothing chosen by hand.
 
 The referee tries every family of :mod:`occamid.identification.families` on held-back data and
-chooses; the chosen one, and those that make a better model together with it, are trained again on
-everything, and the bands are made as wide as the held-back errors ask for.  The test record of a
+chooses one, or several that make a better model together; they are trained again on everything,
+and the bands are made as wide as the held-back errors ask for.  The test record of a
 user is never seen here.
 """
 
@@ -44,7 +44,7 @@ from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
-from occamid.training.cores import SMALL, placed, side_by_side, small_algebra
+from occamid.training.cores import side_by_side, small_algebra
 from occamid.training.room import make_room
 
 Array = np.ndarray
@@ -115,28 +115,15 @@ def identify(
             by the address of its scheduler of dask; default: threads of this process.
         **changes: single options by name: ``identify(records, effort="quick", seed=1)``; see
             :class:`Options`.
-
-    Short records stay on the cores where there is a GPU, too; ``JAX_PLATFORMS=cuda`` forbids it.
     """
     options = Options(**((options.given() if options else {}) | changes))
-    whole = as_records(records)
-    with placed(sum(map(len, whole)) <= SMALL):
-        return _identify(whole, options, progress, checkpoints, Workers.of(workers))
-
-
-def _identify(
-    whole: tuple[Record, ...],
-    options: Options,
-    progress: Callable[[Stage], None] | None,
-    checkpoints: Checkpoints | None,
-    workers: Workers,
-) -> Fit:
     make_room()
+    whole = as_records(records)
     data = thin(whole, options.budget.rows)
     given = sum(map(len, whole))
     tried = families(options, data, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
-    with crew_of(workers) as crew:
+    with crew_of(Workers.of(workers)) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)
     bench = _Bench(whole, data, options, checkpoints, clock)
     make_room()
@@ -192,7 +179,7 @@ class _Bench:
         return Workshop(everything(records), budget, self.checkpoints)
 
     def stack(self, tried: Sequence[Family], judgement: Judgement) -> Stack | None:
-        """The chosen family and those that belong beside it, if any do."""
+        """The chosen family and others that err less together with it, if any do."""
         if self.options.single or judgement.chosen not in judgement.hearings:
             return None
         spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
@@ -203,7 +190,11 @@ class _Bench:
         stack = self.stack(tried, judgement)
         if stack is None:
             return judgement
-        return replace(judgement, chosen=max(stack.shares, key=lambda name: stack.shares[name]))
+        leader = max(stack.shares, key=lambda name: stack.shares[name])
+        if leader == judgement.chosen:
+            return judgement
+        grounds = f"{judgement.grounds}; {leader} has the largest share of a stack"
+        return replace(judgement, chosen=leader, grounds=grounds)
 
     def lead(
         self, tried: Sequence[Family], judgement: Judgement

@@ -44,7 +44,7 @@ class Stack(NamedTuple):
         parts = [f"{share:.0%} {name}" for name, share in self.shares.items()]
         return (
             f"a stack of {', '.join(parts[:-1])} and {parts[-1]} errs {1 - 1 / self.gain:.0%} less "
-            "on held-back data than a family chosen without them"
+            "on held-back data than the family that other folds would have chosen"
         )
 
 

@@ -1,4 +1,4 @@
-"""How many cores this process may use (asked for, allowed, paid for), jobs on them, and the GPU.
+"""How many cores this process may use (asked for, allowed, paid for), jobs on them; a GPU or not.
 
 Jobs are threads: compiling and running programs lets go of Python's lock, and what one thread has
 compiled serves the others.
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 from threadpoolctl import threadpool_limits
@@ -22,7 +22,6 @@ from threadpoolctl import threadpool_limits
 T = TypeVar("T")
 VARIABLE = "OCCAMID_THREADS"
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
-SMALL = 20_000  # rows up to which cores end sooner than a GPU, which waits for every small step
 _inside = threading.local()  # ``share`` of the cores that work in this thread has for itself
 
 
@@ -61,7 +60,7 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
     pool = ThreadPoolExecutor(threads, thread_name_prefix="occamid-job")
     share = cores() // threads
     try:
-        begun = [pool.submit(partial(_alone, share, on_cpu(), job)) for job in jobs]
+        begun = [pool.submit(partial(_alone, share, job)) for job in jobs]
         found = [future.result() for future in begun]
     except BaseException:  # what runs is not waited for
         pool.shutdown(wait=False, cancel_futures=True)
@@ -70,31 +69,21 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
     return found
 
 
-def _alone(share: int, cpu: bool, job: Callable[[], T]) -> T:
+def _alone(share: int, job: Callable[[], T]) -> T:
     """A job in a thread of its own, which uses no more than its share."""
-    with limited(share), placed(cpu):
+    with limited(share):
         return job()
 
 
+def device() -> Any:
+    """Where programs run: on JAX's default device, which may be told by its platform's name."""
+    told = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return told if hasattr(told, "platform") else jax.devices(told)[0]
+
+
 def on_cpu() -> bool:
-    """Whether programs of this thread run on cores, not on a GPU."""
-    device = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return (jax.default_backend() if device is None else device.platform) == "cpu"
-
-
-@contextmanager
-def placed(cpu: bool) -> Iterator[None]:
-    """Programs of this thread run on cores if asked for, wherever others do."""
-    if not cpu or on_cpu():
-        yield
-        return
-    try:
-        device = jax.devices("cpu")[0]
-    except RuntimeError:  # JAX was told to know the GPU alone
-        yield
-        return
-    with jax.default_device(device):
-        yield
+    """Whether programs run on cores, not on a GPU."""
+    return bool(device().platform == "cpu")
 
 
 @contextmanager

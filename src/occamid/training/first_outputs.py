@@ -25,9 +25,9 @@ from jaxtyping import Bool, Float
 from occamid.data.windows import Windows, roomy
 from occamid.networks import Network, Observer
 from occamid.networks.algebra import root, solve
-from occamid.networks.flat import flatten, size, unflatten
+from occamid.networks.flat import flatten, unflatten
 from occamid.training.levenberg import least_squares
-from occamid.training.wide import STEP, places_in, roomier
+from occamid.training.wide import STEP, in_room
 
 Array = np.ndarray
 ROWS = 250  # known outputs at most: more would tell the state no better
@@ -66,12 +66,10 @@ def _in_room(
     y: Float[Array, "n ny"],
     seen: Bool[Array, " n"],
 ) -> Float[Array, "K nx"]:
-    """The first states of models in a network of a rounded size, and for as many as that holds."""
-    large = roomier(network)
-    assert isinstance(large, Observer)
+    """The first states of models in a network of a rounded size, several in a rounded number."""
     count = len(flat)
-    wide = np.zeros((roomy(count, STEP), size(large)))
-    wide[:, places_in(network, large, np.arange(network.n_in))] = flat[np.arange(len(wide)) % count]
+    again = np.arange(roomy(count, STEP) if count > 1 else 1) % count
+    large, wide = in_room(network, flat[again])
     tree = unflatten(large, wide)
     roots = np.stack([root(P) for P in tree["filter.P"]])
     found = np.asarray(_first_states(large, tree, roots, u, y, seen))

@@ -37,7 +37,7 @@ from occamid.networks import (
     matrices,
 )
 from occamid.training.batch import DIVERGED, Batch, summarise
-from occamid.training.cores import cores, on_cpu
+from occamid.training.cores import cores, device, on_cpu
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
 from occamid.training.settings import Settings
@@ -393,7 +393,7 @@ def _assemble(
 
 def provenance_key() -> str:
     """What must be the same for kept cycles to be used again, besides settings and data."""
-    return f"{version('occamid')} {jax.__version__} {jax.default_backend()}"
+    return f"{version('occamid')} {jax.__version__} {device().platform}"
 
 
 def provenance() -> dict[str, Any]:
@@ -403,6 +403,6 @@ def provenance() -> dict[str, Any]:
         "jax": jax.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "device": jax.devices()[0].device_kind,
+        "device": device().device_kind,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }

@@ -67,7 +67,8 @@ def widen(network: Network, terms: Terms, step: int = STEP, dear: bool = False) 
     for more units.
     """
     if not isinstance(network, MLP):
-        large, columns = roomier(network), np.arange(len(terms))
+        large = roomier(network) if isinstance(network, Observer) else network
+        columns = np.arange(len(terms))
         return Wide(large, terms, columns, places_in(network, large, columns))
     ny = len(terms.output_names)
     inputs = roomy(len(terms.inputs), step)
@@ -82,12 +83,20 @@ def widen(network: Network, terms: Terms, step: int = STEP, dear: bool = False) 
     return Wide(large, wide, columns, places_in(network, large, columns))
 
 
-def roomier(network: Network) -> Network:
-    """An observer with states and units to spare; other networks as they are."""
-    if not isinstance(network, Observer):
-        return network
+def roomier(network: Observer) -> Observer:
+    """An observer with states and units to spare."""
     states, units = network.hidden
     return replace(network, hidden=(roomy(states, STATES), _units(units)))
+
+
+def in_room(
+    network: Observer, flat: Float[Array, "... P"]
+) -> tuple[Observer, Float[Array, "... Q"]]:
+    """A roomier observer, and its flat parameters from those of this one."""
+    large = roomier(network)
+    wide = np.zeros((*flat.shape[:-1], size(large)))
+    wide[..., places_in(network, large, np.arange(network.n_in))] = flat
+    return large, wide
 
 
 def places_in(small: Network, large: Network, columns: Int[Array, " nz"]) -> Int[Array, " P"]:

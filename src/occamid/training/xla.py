@@ -29,7 +29,7 @@ def for_training(perceptrons: bool) -> dict[str, Any]:
     which gain little from what takes long to compile.
     """
     options: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
-    if os.environ.get(AT_ONCE):
+    if os.environ.get(AT_ONCE, "0") not in ("", "0", "false"):
         return options
     if not perceptrons:
         options["xla_backend_optimization_level"] = 1

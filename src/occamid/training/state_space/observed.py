@@ -14,10 +14,10 @@ from occamid.data.record import Record
 from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms, roomy
 from occamid.networks import Live, Observer, is_matrix, of_filter
-from occamid.networks.flat import flatten, size, unflatten
+from occamid.networks.flat import flatten, unflatten
 from occamid.training.model import Model
 from occamid.training.state_space.fitted import Fitted, as_network
-from occamid.training.wide import places_in, roomier
+from occamid.training.wide import in_room
 
 Array = np.ndarray
 # Variance that disturbs a state in one step, in shares of its own variance.
@@ -122,10 +122,8 @@ def disturbance(network: Observer, weights: dict[str, Array], record: Record) ->
     u, y = record.u[rows], record.y[rows]
     z = np.concatenate([u[1:], y[:-1]], axis=1)
     room = roomy(len(z), 512, 1)  # models and records of about one size share a program
-    more, seen, large = ((0, room - len(z)), (0, 0)), np.arange(room) < len(z), roomier(network)
-    assert isinstance(large, Observer)
-    wide = np.zeros(size(large))
-    wide[places_in(network, large, np.arange(network.n_in))] = flatten(network, weights)
+    more, seen = ((0, room - len(z)), (0, 0)), np.arange(room) < len(z)
+    large, wide = in_room(network, flatten(network, weights))
     with jax.enable_x64(True):
         own = jax.device_put((unflatten(large, wide), np.pad(z, more), np.pad(y[1:], more), seen))
         misses = jax.device_get(_misses(large, *own, jax.device_put(DISTURBANCES)))
