@@ -27,7 +27,7 @@ Array = np.ndarray
 FEWEST_FOLDS = 3
 BEHIND = 2.0  # times the smallest error: such a family gets no share
 PULL = 0.3  # r in units of the smallest mean square
-LEAST = 0.05  # a smaller share is not worth a family
+LEAST = 0.15  # a smaller share is not worth a family
 FIRM = 1e4  # weight of the sum of the shares against the errors
 
 
@@ -99,20 +99,27 @@ def beside(models: list[Ensemble], shares: Float[Array, " m"]) -> Ensemble:
 
 
 def shares_of(G: Float[Array, "m m"]) -> Float[Array, " m"]:
-    """The shares that minimise ``sᵀ G s + r |s − s₀|²``; small ones are left out."""
+    """The shares that minimise ``sᵀ G s + r |s − s₀|²``; the smallest leave, one by one."""
     squares = np.diag(G)
-    near = np.flatnonzero(squares <= BEHIND**2 * squares.min())
-    H = G[np.ix_(near, near)] / squares.min()
+    kept = np.flatnonzero(squares <= BEHIND**2 * squares.min())
+    found = _of_all(G[np.ix_(kept, kept)] / squares.min())
+    while found.min() < LEAST:
+        kept = np.delete(kept, np.argmin(found))
+        found = _of_all(G[np.ix_(kept, kept)] / squares.min())
+    shares = np.zeros(len(G))
+    shares[kept] = found
+    return shares
+
+
+def _of_all(H: Float[Array, "m m"]) -> Float[Array, " m"]:
+    """The shares of families that are all kept; one is the smallest mean square."""
     usual = 1 / np.diag(H)
     usual /= usual.sum()
-    R = np.linalg.cholesky(H + PULL * np.eye(len(near))).T
+    R = np.linalg.cholesky(H + PULL * np.eye(len(H))).T
     target = np.linalg.solve(R.T, PULL * usual)
-    rows, values = np.vstack([R, np.full(len(near), FIRM)]), np.append(target, FIRM)
-    found = nnls(rows, values)[0]
-    found[found < LEAST * found.sum()] = 0.0
-    shares = np.zeros(len(G))
-    shares[near] = found / found.sum()
-    return shares
+    rows, values = np.vstack([R, np.full(len(H), FIRM)]), np.append(target, FIRM)
+    found: Array = nnls(rows, values)[0]
+    return found / found.sum()
 
 
 def _products(
