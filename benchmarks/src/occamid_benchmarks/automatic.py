@@ -20,7 +20,7 @@ from occamid.identification.assemble import nearest_member
 from occamid.identification.identify import identify
 from occamid.identification.progress import Stage
 from occamid.reporting.runs import judge
-from occamid.training.train import provenance
+from occamid.training.provenance import provenance
 from occamid_benchmarks import registry
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from occamid.cli.compiled import SETTINGS, VARIABLE
 from occamid.identification.identify import identify
-from occamid.training.train import provenance
+from occamid.training.provenance import provenance
 from occamid_benchmarks.suite import records
 from occamid_benchmarks.suite.measure import put
 from occamid_benchmarks.timing import told_by

@@ -21,8 +21,9 @@ from occamid.data.windows import Windows, windows
 from occamid.networks import Network, is_matrix
 from occamid.networks.base import reads_regressors
 from occamid.training.cycle import compress
+from occamid.training.provenance import provenance
 from occamid.training.settings import Settings
-from occamid.training.train import build_program, provenance, train
+from occamid.training.train import build_program, train
 from occamid_benchmarks import registry
 from occamid_benchmarks.experiments import experiment
 from occamid_benchmarks.timing import product_peak, told_by

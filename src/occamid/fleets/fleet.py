@@ -30,8 +30,8 @@ from occamid.identification.job import Job
 from occamid.identification.options import Options
 from occamid.reading.assets import asset_names
 from occamid.reporting.page import render_fleet
+from occamid.training.provenance import provenance
 from occamid.training.settings import read_toml
-from occamid.training.train import provenance
 
 ASSETS = "assets"  # the folder of the assets' folders
 TABLE, CONTENT, PAGE = "fleet.csv", "fleet.json", "fleet.html"

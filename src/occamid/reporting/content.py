@@ -23,8 +23,8 @@ from occamid.reporting.dynamics import dynamics
 from occamid.reporting.series import decimate, number, rounded, share_of_points
 from occamid.reporting.verdict import AHEAD, drifts, verdict
 from occamid.training.batch import Batch
+from occamid.training.provenance import provenance
 from occamid.training.settings import Settings
-from occamid.training.train import provenance
 
 MOST_RUNS = 6  # records that are plotted; all are counted
 

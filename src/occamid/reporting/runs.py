@@ -25,7 +25,7 @@ from occamid.reporting.content import Shown, show
 from occamid.reporting.page import render
 from occamid.reporting.report import fit_content
 from occamid.training.batch import Batch
-from occamid.training.train import provenance
+from occamid.training.provenance import provenance
 
 SETTINGS, SUMMARY, WEIGHTS = "settings.toml", "result.json", "weights.safetensors"
 CONTENT, PAGE = manifest.CONTENT, "report.html"

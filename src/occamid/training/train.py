@@ -8,15 +8,12 @@ several programs side by side use the cores better than one program does.
 from __future__ import annotations
 
 import math
-import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import jax
@@ -37,9 +34,10 @@ from occamid.networks import (
     matrices,
 )
 from occamid.training.batch import DIVERGED, Batch, summarise
-from occamid.training.cores import cores, device, on_cpu
+from occamid.training.cores import cores, on_cpu
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
+from occamid.training.provenance import provenance, provenance_key
 from occamid.training.settings import Settings
 from occamid.training.xla import for_training
 
@@ -389,20 +387,3 @@ def _assemble(
         seconds=seconds,
         provenance=provenance(),
     )
-
-
-def provenance_key() -> str:
-    """What must be the same for kept cycles to be used again, besides settings and data."""
-    return f"{version('occamid')} {jax.__version__} {device().platform}"
-
-
-def provenance() -> dict[str, Any]:
-    """Version and machine, for every file of results."""
-    return {
-        "version": version("occamid"),
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "device": device().device_kind,
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-    }

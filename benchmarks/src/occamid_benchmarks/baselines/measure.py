@@ -13,8 +13,9 @@ import numpy as np
 from occamid.data.record import Record
 from occamid.files.atomic import replace_file
 from occamid.files.plain import plain
+from occamid.training.provenance import provenance
 from occamid.training.settings import Settings
-from occamid.training.train import provenance, train
+from occamid.training.train import train
 from occamid_benchmarks.baselines.grid import BASELINES, Fitted
 from occamid_benchmarks.experiments import WARNING, Protocol, experiment
 from occamid_benchmarks.reproduce import free_run_errors, known_outputs, load

@@ -21,7 +21,7 @@ from occamid import Batch, Ensemble, Record, Settings, combine, ensemble_of, fit
 from occamid.assessment.run import Run
 from occamid.data import twins
 from occamid.identification.folds import without
-from occamid.training.train import provenance
+from occamid.training.provenance import provenance
 from occamid_benchmarks import RESULTS, registry
 
 RECORDED = RESULTS / "bands.json"

@@ -25,7 +25,7 @@ from occamid.data.windows import Windows
 from occamid.networks import Network, Params, Recurrent, init
 from occamid.training.curvature import recursive
 from occamid.training.cycle import squared_errors
-from occamid.training.train import provenance
+from occamid.training.provenance import provenance
 from occamid_benchmarks import RESULTS, registry
 from occamid_benchmarks.experiments import experiments
 from occamid_benchmarks.timing import shortest

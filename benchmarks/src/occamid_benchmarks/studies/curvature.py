@@ -17,7 +17,7 @@ import numpy as np
 from occamid.data.windows import Windows
 from occamid.networks import MLP, Network, Recurrent, init, is_matrix
 from occamid.training.curvature import CURVATURES
-from occamid.training.train import provenance
+from occamid.training.provenance import provenance
 from occamid_benchmarks import RESULTS
 
 CASES: dict[str, tuple[Network, int]] = {

@@ -24,7 +24,7 @@ from occamid.identification.families import families
 from occamid.identification.folds import whole
 from occamid.identification.options import Options
 from occamid.training.cores import small_algebra
-from occamid.training.train import provenance
+from occamid.training.provenance import provenance
 from occamid_benchmarks import RESULTS
 
 Array = np.ndarray

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from occamid.training.provenance import provenance
 from occamid.training.state_space.normal_equations import FreeRuns
 from occamid.training.state_space.trajectory import Sizes, split
-from occamid.training.train import provenance
 from occamid_benchmarks import RESULTS
 from occamid_benchmarks.timing import product_peak, shortest
 

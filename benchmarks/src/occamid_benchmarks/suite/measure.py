@@ -23,7 +23,7 @@ from occamid.files.plain import plain
 from occamid.identification.crew import HERE, Workers
 from occamid.identification.identify import Fit, identify
 from occamid.identification.progress import Stage
-from occamid.training.train import provenance
+from occamid.training.provenance import provenance
 from occamid_benchmarks.suite.peers import Peer
 from occamid_benchmarks.suite.plain_bands import conformal, diagonal
 from occamid_benchmarks.suite.records import Case
