@@ -52,7 +52,7 @@ def combine(
     share = np.ones(len(posteriors)) if weights is None else np.asarray(weights, dtype=np.float64)
     members = members_of([p.model for p in posteriors])
     diagonal = all(p.factor.ndim == 1 for p in posteriors)
-    most = max(len(p.positions) for p in posteriors)
+    most = max(p.factor.shape[-1] for p in posteriors)
     factors = np.zeros(members.weights.shape if diagonal else (*members.weights.shape, most))
     for k, (p, place) in enumerate(zip(posteriors, members.places, strict=True)):
         rows = place[p.positions]

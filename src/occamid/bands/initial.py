@@ -7,7 +7,8 @@ record, but the first measured outputs say much about them.  The past inputs ``v
 
 the fit to the known outputs of the initial window and the input's own statistics: ``m`` and ``C``
 are the mean and covariance of a stationary Gaussian signal with the record's autocovariance,
-given the inputs that are known.
+given the inputs that are known.  For a linear model that is one system of equations; for others
+Levenberg's and Marquardt's method finds it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from scipy.linalg import toeplitz
 
 from occamid.bands.mixture import Mixture
 from occamid.data.scaling import Scaling
-from occamid.data.windows import Terms
+from occamid.data.windows import Terms, lagged
 from occamid.networks import MLP, Network
 from occamid.networks.algebra import root
 from occamid.networks.flat import unflatten
@@ -84,9 +85,11 @@ def past_inputs(
     laws = [_conditional(u[:, c], count) for c in range(u.shape[1])]
     mean = np.stack([m for m, _ in laws], axis=1)
     roots = np.stack([root for _, root in laws])
+    sigma = np.maximum(noise_std, SMALLEST_NOISE * spread)
+    if isinstance(network, MLP) and network.linear:
+        return _solved(network, terms, weights, sigma, u[: len(y)], y, mean, roots)
     starts = np.random.default_rng(0).standard_normal((STARTS, count, u.shape[1]))
     starts[0] = 0.0
-    sigma = np.maximum(noise_std, SMALLEST_NOISE * spread)
     with jax.enable_x64(True):
         found = _search(
             network, terms, weights, sigma, u[: len(y)], y, mean, roots, jnp.asarray(starts)
@@ -108,6 +111,35 @@ def _conditional(
     gain = np.linalg.solve(C[count:, count:], C[count:, :count]).T
     inner = C[:count, :count] - gain @ C[count:, :count]
     return u.mean() + gain @ centred[:known], root(inner)
+
+
+def _solved(
+    network: MLP,
+    terms: Terms,
+    weights: Float[Array, "K P"],
+    sigma: Float[Array, "K ny"],
+    u: Float[Array, "n nu"],
+    y: Float[Array, "n ny"],
+    mean: Float[Array, "k nu"],
+    roots: Float[Array, "nu k k"],
+) -> Float[Array, "k nu"]:
+    """The past of linear models ``W z + c``: errors are affine in it, ``r + M x``."""
+    rows = np.arange(terms.output_lag, len(y))
+    whole = np.concatenate([mean, u])
+    at = rows[:, None] + len(mean) - np.array([lag for _, lag in terms.inputs], dtype=int)
+    channels = np.array([c for c, _ in terms.inputs], dtype=int)
+    z = np.concatenate([whole[at, channels], lagged(y, terms.outputs, terms.output_lag)], axis=1)
+    row, term = np.nonzero(at < len(mean))  # what reaches back before the record
+    slopes, misses = [], []
+    for w, noise in zip(weights, sigma, strict=True):
+        W, c = network.matrix(unflatten(network, w))
+        M = np.zeros((len(rows), len(noise), *mean.shape))
+        M[row, :, at[row, term], channels[term]] = W[:, term].T
+        slopes.append(np.einsum("toic,cij->tojc", M, roots) / noise[:, None, None])
+        misses.append((z @ W.T + c - y[rows]) / noise)
+    A, r = np.reshape(slopes, (-1, mean.size)), np.ravel(misses)
+    x = -np.linalg.solve(A.T @ A + len(weights) * np.eye(mean.size), A.T @ r)
+    return mean + np.einsum("cij,jc->ic", roots, x.reshape(mean.shape))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -19,7 +19,7 @@ from occamid.data.windows import Terms, Windows, roomy
 from occamid.networks import Network, joined, parted
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import read
-from occamid.training.wide import STEP, widen
+from occamid.training.wide import again, widen
 
 Array = np.ndarray
 
@@ -51,9 +51,8 @@ def linearised(
     room = roomy(factor.shape[2] + doubt.shape[1], 32) - factor.shape[2]
     factor = np.pad(factor, ((0, 0), (0, 0), (0, room)))
     count, rows, wide = len(factor), data.y.shape[1], widen(network, terms)
-    again = np.arange(roomy(count, STEP)) % count
     own = (wide.spread(mixture.mean), wide.spread(factor, axis=1), mixture.noise_std)
-    members = jax.device_put(tuple(x[again] for x in own))
+    members = jax.device_put(tuple(x[again(count)] for x in own))
     experiment = jax.tree.map(lambda x: x[0], wide.windows(data, roomy(rows)))
     if horizon == 1:  # a run on measured outputs throughout
         horizon, forced = None, rows

@@ -218,7 +218,9 @@ def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> P
     size = sum(value.size for value in weights.values())
     factor = arrays[f"{k}/factor"]
     if (
-        len({len(positions), *factor.shape, len(arrays[f"{k}/widths"])}) != 1
+        len({len(positions), len(factor), len(arrays[f"{k}/widths"])}) != 1
+        or factor.ndim not in (1, 2)
+        or factor.shape[-1] > len(positions)
         or not np.all((positions >= 0) & (positions < size))
         or len(set(positions.tolist())) < len(positions)
         or factor.dtype.kind != "f"

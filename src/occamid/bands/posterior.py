@@ -26,6 +26,7 @@ from occamid.networks import Live, Network, is_matrix, reads_regressors
 from occamid.networks.flat import flatten, size, unflatten
 from occamid.networks.simulate import one_step
 from occamid.training.curvature import recursive
+from occamid.training.fading import Faded
 from occamid.training.free_run import MOST_WEIGHTS, Refined
 from occamid.training.model import Model
 from occamid.training.state_space.fitted import Fitted
@@ -65,7 +66,7 @@ class Posterior:
     model: Model
     method: Method
     positions: Int[Array, " n"]
-    factor: Float[Array, "n n"] | Float[Array, " n"]
+    factor: Float[Array, "n r"] | Float[Array, " n"]
     widths: Float[Array, " n"]
     noise_variance: Float[Array, " ny"]
     effective: float
@@ -197,6 +198,11 @@ def refined_posterior(refined: Refined) -> Posterior:
         effective=refined.effective,
         log_evidence=refined.log_evidence,
     )
+
+
+def faded_posterior(faded: Faded) -> Posterior:
+    """The posterior of a linear model with many lags, whose covariance came with it."""
+    return Posterior(method="full", **faded._asdict())
 
 
 def observed_posterior(fitted: Fitted, record: Record, scaling: Scaling) -> Posterior:

@@ -14,6 +14,7 @@ from occamid.bands.ensemble import Ensemble
 from occamid.bands.posterior import (
     Method,
     Posterior,
+    faded_posterior,
     fit_posterior,
     observed_posterior,
     refined_posterior,
@@ -29,8 +30,9 @@ from occamid.identification.options import Budget
 from occamid.networks import Observer
 from occamid.training.batch import Batch
 from occamid.training.criterion import criterion
+from occamid.training.fading import fit_fading
 from occamid.training.free_run import MOST_WEIGHTS, Refined, refine
-from occamid.training.linear import fit_arx
+from occamid.training.linear import fit_arx, fit_own
 from occamid.training.members import members_of
 from occamid.training.model import Model
 from occamid.training.settings import Settings
@@ -71,6 +73,8 @@ class Workshop:
         """The ensemble of a family's best models on these records."""
         if family.search is not None:
             posteriors = self._state_space(family.search)
+        elif family.fading is not None:
+            posteriors = [faded_posterior(fit_fading(self.records, family.fading))]
         elif family.settings is None:
             posteriors = self._classical(family)
         else:
@@ -117,6 +121,8 @@ class Workshop:
         What runs away is left out where it can be: a pole beyond the circle fits any drift.
         """
         fits = fit_arx(self.records)
+        if not family.refined and len(self.records[0].output_names) > 1:
+            fits = sorted([fit_own(self.records), *fits], key=lambda fit: fit.bic)
         start = max(fit.model.start for fit in fits)
         models = [replace(fit.model, start=start) for fit in fits]
         if not family.refined:

@@ -17,6 +17,7 @@ from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError, SettingsError
 from occamid.identification.options import Options
+from occamid.training.fading import Fading
 from occamid.training.settings import Settings
 from occamid.training.state_space import Search
 
@@ -34,7 +35,7 @@ ROUND = np.unique(np.concatenate([np.arange(1, 11), 5 * np.arange(2, 11), 25 * n
 
 @dataclass(frozen=True)
 class Family:
-    """A way to a model: settings of a batch, a search, or plain least squares; refined or not.
+    """A way to a model: settings of a batch, a search, or least squares; refined or not.
 
     ``refined`` fits the free run instead of the one-step prediction.  Families of one ``kind``
     are equally simple; the kinds are listed from simple to flexible.
@@ -46,6 +47,7 @@ class Family:
     settings: Settings | None = None
     refined: bool = False
     search: Search | None = None  # of a state-space model
+    fading: Fading | None = None  # lags of a linear model with many
 
     @property
     def feeds_back(self) -> bool:
@@ -85,7 +87,7 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
     ]
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
-    free = () if fixed else (*CLASSICAL, _subspace(options))
+    free = () if fixed else (*CLASSICAL, *FADING, _subspace(options))
     hidden = [] if fixed or all_rows < options.budget.hidden else _state_space(options)
     return [*free, *hidden[:1], *(_with(f, options.budget.pace, fixed) for f in kept), *hidden[1:]]
 
@@ -154,6 +156,16 @@ CLASSICAL = (
     Family("arx", "linear", "linear, by least squares one step ahead, order by BIC"),
     Family("output-error", "linear", "linear, by least squares in free run", refined=True),
 )
+FADING = (
+    Family(
+        "fading-arx", "linear", "linear in many lags, whose coefficients fade by evidence",
+        fading=Fading(60, 30, rows=20),
+    ),
+    Family(
+        "fading-response", "linear", "linear in many past inputs alone, fading by evidence",
+        fading=Fading(120, 0, rows=10),
+    ),
+)  # fmt: skip
 
 
 def _check_lags(options: Options, records: Sequence[Record]) -> None:

@@ -61,6 +61,20 @@ class MLP:
         """Outputs for regressors in any leading shape."""
         return self._forward(params, _columns(z))[0][-1].T.reshape(*z.shape[:-1], self.n_out)
 
+    @property
+    def linear(self) -> bool:
+        """Whether the output is ``W z + c``: no unit, or none that bends."""
+        return self.activation == "identity" or self.hidden == (0,)
+
+    def matrix(self, params: Params) -> tuple[Float[np.ndarray, "ny nz"], Float[np.ndarray, " ny"]]:
+        """W and c of a linear network."""
+        W, c = np.eye(self.n_in), np.zeros(self.n_in)
+        for layer in range(len(self.hidden) + 1):
+            own = np.asarray(params[f"layer{layer}.W"])
+            c = own @ c + (np.asarray(params[f"layer{layer}.b"]) if self.bias else 0.0)
+            W = own @ W
+        return (W + params["skip.W"] if self.skip else W), c
+
     def initial_state(self, params: Params) -> tuple[()]:
         """A perceptron has no state."""
         return ()

@@ -27,7 +27,7 @@ from occamid.networks import Network, Observer
 from occamid.networks.algebra import root, solve
 from occamid.networks.flat import flatten, unflatten
 from occamid.training.levenberg import least_squares
-from occamid.training.wide import STEP, in_room
+from occamid.training.wide import again, in_room
 
 Array = np.ndarray
 ROWS = 250  # known outputs at most: more would tell the state no better
@@ -68,8 +68,7 @@ def _in_room(
 ) -> Float[Array, "K nx"]:
     """The first states of models in a network of a rounded size, several in a rounded number."""
     count = len(flat)
-    again = np.arange(roomy(count, STEP) if count > 1 else 1) % count
-    large, wide = in_room(network, flat[again])
+    large, wide = in_room(network, flat[again(count)])
     tree = unflatten(large, wide)
     roots = np.stack([root(P) for P in tree["filter.P"]])
     found = np.asarray(_first_states(large, tree, roots, u, y, seen))

@@ -202,14 +202,7 @@ def collapse(model: Model) -> Model:
     network = model.network
     if not isinstance(network, MLP) or network.activation != "identity":
         return model
-    direct = np.eye(network.n_in)
-    offset = np.zeros(network.n_in)
-    for layer in range(len(network.hidden) + 1):
-        W = np.asarray(model.weights[f"layer{layer}.W"])
-        offset = W @ offset + model.weights.get(f"layer{layer}.b", np.zeros(len(W)))
-        direct = W @ direct
-    if network.skip:
-        direct = direct + model.weights["skip.W"]
+    direct, offset = network.matrix(model.weights)
     flat = replace(network, hidden=(1,), skip=True)
     weights = {name: np.zeros(spec.shape) for name, spec in flat.specs().items()}
     weights["skip.W"] = direct

@@ -4,6 +4,9 @@
 direct path and a bias, so it simulates, refines and gets its bands as every other model does.  The
 constant c stays although data are centred: the mean of a record that is not long against its
 dynamics, such as one step, is no equilibrium of the process.
+
+With several outputs there is also the model in which each output has a past of its own alone, an
+order of its own, and for each input a delay of its own: all A_i diagonal, far fewer coefficients.
 """
 
 from __future__ import annotations
@@ -68,6 +71,92 @@ def fit_arx(records: Sequence[Record]) -> list[Arx]:
     return sorted(found, key=lambda fit: fit.bic)
 
 
+class Own(NamedTuple):
+    """What an output is described by: its own past and every input after a delay."""
+
+    order: int
+    delays: tuple[int, ...]
+
+
+def fit_own(records: Sequence[Record]) -> Arx:
+    """Each output from its own past alone; orders, and a delay for each input, by BIC."""
+    problem = _problem(as_records(records))
+    terms, ny = problem.terms, problem.Q_y.shape[1]
+    theta, free = np.zeros((len(terms) + 1, ny)), 0
+    each = _orders(problem)
+    for output, own in enumerate(each):
+        columns = _columns(terms, own, output)
+        R, target = problem.R[:, columns], problem.Q_y[:, output]
+        theta[columns, output] = np.linalg.lstsq(R, target, rcond=1e-10)[0]
+        free += len(columns)
+    keep = theta[:-1].any(axis=1)
+    bic = _bic(problem, problem.R @ theta, free)
+    model = _model(problem, keep, theta[np.append(keep, True)].T, records[0].sampling_time)
+    return Arx(model, max(own.order for own in each), min(min(own.delays) for own in each), bic)
+
+
+def own_orders(records: Sequence[Record]) -> list[Own]:
+    """The order of every output by its own past alone, and its delay behind every input."""
+    return _orders(_problem(as_records(records)))
+
+
+def _orders(problem: _Problem) -> list[Own]:
+    """By BIC: one delay for all inputs first, then each input's, then the order again."""
+    terms = problem.terms
+    G, g = problem.R.T @ problem.R, problem.R.T @ problem.Q_y
+    whole = problem.rest + np.sum(problem.Q_y**2, axis=0)
+    G[np.diag_indices(len(G))] *= 1 + 1e-10
+    longest = max(lag for _, lag in terms.inputs)
+    inputs = len(terms.input_names)
+    orders = [n for n in ORDERS if n <= terms.output_lag]
+
+    def bic(output: int, own: Own) -> float:
+        """Of one output; from normal equations, which is good enough to choose by."""
+        at = _columns(terms, own, output)
+        explained = g[at, output] @ np.linalg.solve(G[np.ix_(at, at)], g[at, output])
+        mean = max((whole[output] - explained) / problem.rows, 1e-12)
+        return float(problem.rows * np.log(mean) + len(at) * np.log(problem.rows))
+
+    def delays(order: int, near: int | None = None) -> list[int]:
+        """All that are tried at first, or those around one, between the steps of the grid."""
+        most = longest + 1 - order
+        grid = (*range(NEAR), *range(NEAR, FAR + 1, STEP))
+        if near is not None:
+            grid = tuple(range(max(0, near - STEP + 1), near + STEP))
+        return [delay for delay in grid if delay <= most]
+
+    found = []
+    for output in range(problem.Q_y.shape[1]):
+        best = partial(min, key=partial(bic, output))
+        own = best(Own(n, (d,) * inputs) for n in orders for d in delays(n))
+        for near in (False, True):
+            for c in range(inputs):
+                tried = delays(own.order, own.delays[c] if near else None)
+                own = best(own._replace(delays=_with(own.delays, c, d)) for d in tried)
+        far = longest + 1 - max(own.delays)
+        found.append(best(own._replace(order=n) for n in orders if n <= far))
+    return found
+
+
+def _with(delays: tuple[int, ...], channel: int, delay: int) -> tuple[int, ...]:
+    return (*delays[:channel], delay, *delays[channel + 1 :])
+
+
+def _columns(terms: Terms, own: Own, output: int) -> Int[Array, " p"]:
+    """The columns of an output that has its own past alone, the constant among them."""
+    first = own.delays
+    keep = [first[c] <= lag < first[c] + own.order + (first[c] == 0) for c, lag in terms.inputs]
+    keep += [c == output and lag <= own.order for c, lag in terms.outputs]
+    return np.flatnonzero([*keep, True])
+
+
+def _bic(problem: _Problem, fitted: Float[Array, "p ny"], free: int) -> float:
+    """Of one-step errors over all outputs, with so many free coefficients."""
+    squares = problem.rest + np.sum((problem.Q_y - fitted) ** 2, axis=0)
+    rows = problem.rows
+    return float(rows * np.sum(np.log(np.maximum(squares / rows, 1e-12))) + free * np.log(rows))
+
+
 def _problem(records: tuple[Record, ...]) -> _Problem:
     scaling = fit_scaling(records, "standardize")
     channels = records[0].u.shape[1] + records[0].y.shape[1]
@@ -102,10 +191,7 @@ def _solve(problem: _Problem, order: int, delay: int, sampling_time: float) -> A
     columns: Int[Array, " p"] = np.flatnonzero(np.append(keep, True))
     R = problem.R[:, columns]
     theta = np.linalg.lstsq(R, problem.Q_y, rcond=1e-10)[0]
-    squares = problem.rest + np.sum((problem.Q_y - R @ theta) ** 2, axis=0)
-    rows, ny = problem.rows, problem.Q_y.shape[1]
-    fit = rows * np.sum(np.log(np.maximum(squares / rows, 1e-12)))
-    bic = float(fit + ny * len(columns) * np.log(rows))
+    bic = _bic(problem, R @ theta, theta.size)
     return Arx(_model(problem, keep, theta.T, sampling_time), order, delay, bic)
 
 

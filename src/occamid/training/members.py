@@ -18,7 +18,7 @@ from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.batch import free_runs
 from occamid.training.first_outputs import begun
 from occamid.training.model import Model, k_steps
-from occamid.training.wide import STEP, places_in, widen
+from occamid.training.wide import again, places_in, widen
 
 Array = np.ndarray
 FREE = 20  # multiples of terms that free runs are compiled for: they cost little
@@ -53,8 +53,8 @@ class Members:
             data, known, forced = self.like.prepare(u, y_init)
             wide, rows = widen(self.like.network, self.like.terms, FREE), data.y.shape[1]
             weights = begun(self.like.network, self.weights, data, forced)
-            again = np.arange(roomy(len(self), STEP)) % len(self)
-            params = jax.device_put(unflatten(wide.network, wide.spread(weights[again])))
+            own = wide.spread(weights[again(len(self))])
+            params = jax.device_put(unflatten(wide.network, own))
             data = wide.windows(data, roomy(rows, 512, 1))
             runs = np.asarray(free_runs(wide.network, wide.terms, params, data, forced))
             return self._in_user_units(known, runs[: len(self), forced:rows])

@@ -99,6 +99,11 @@ def in_room(
     return large, wide
 
 
+def again(count: int) -> Int[Array, " K"]:
+    """Numbers of so many models, some of them twice: a rounded number, but one alone stays one."""
+    return np.arange(roomy(count, STEP) if count > 1 else 1) % count
+
+
 def places_in(small: Network, large: Network, columns: Int[Array, " nz"]) -> Int[Array, " P"]:
     """Where each flat parameter of a network lies among those of a larger one.
 
