@@ -22,6 +22,7 @@ from occamid.networks.simulate import read
 from occamid.training.wide import again, widen
 
 Array = np.ndarray
+FEW = 64, 2  # rows and directions in few sizes: a program is dearer to compile than to run
 
 
 def linearised(
@@ -48,12 +49,12 @@ def linearised(
     if factor.ndim == 2:
         factor = factor[:, :, None] * np.eye(factor.shape[1])
     doubt = np.zeros((mixture.noise_std.shape[1], 0)) if doubt is None else doubt
-    room = roomy(factor.shape[2] + doubt.shape[1], 32) - factor.shape[2]
+    room = roomy(factor.shape[2] + doubt.shape[1], *FEW) - factor.shape[2]
     factor = np.pad(factor, ((0, 0), (0, 0), (0, room)))
     count, rows, wide = len(factor), data.y.shape[1], widen(network, terms)
     own = (wide.spread(mixture.mean), wide.spread(factor, axis=1), mixture.noise_std)
     members = jax.device_put(tuple(x[again(count)] for x in own))
-    experiment = jax.tree.map(lambda x: x[0], wide.windows(data, roomy(rows)))
+    experiment = jax.tree.map(lambda x: x[0], wide.windows(data, roomy(rows, *FEW)))
     if horizon == 1:  # a run on measured outputs throughout
         horizon, forced = None, rows
     place = (wide.network, wide.terms, feedback, horizon)

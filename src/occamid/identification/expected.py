@@ -32,6 +32,7 @@ Array = np.ndarray
 CURVE = 2  # folds that are trained again on fewer rows
 LONG = 3_000  # rows in a fold, from which on no curve is drawn where all rows are few more:
 FEW_MORE = 1.5  # times as many at most
+BEFORE = 100  # rows from which predictions follow the outputs up to a held-back part
 RULERS = 3  # held-back parts on which errors are counted in units of the last model's band, too
 FREE = len(HORIZONS) - 1  # the number of the free run among the horizons
 STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
@@ -164,8 +165,10 @@ class _Listened(NamedTuple):
             if k == FREE:
                 record, known = as_used(self.model, self.part)
                 run = self.model.simulate(record, known)
-            else:  # what follows the outputs knows all that came before
-                record, known = self.part.record, max(self.part.known, self.model.window)
+            else:  # what follows the outputs knows what came before
+                more = max(0, self.part.known - max(BEFORE, self.model.window))
+                record = self.part.record[more:]
+                known = max(self.part.known - more, self.model.window)
                 run = self.model.predict(record, HORIZONS[k])
             found[k] = _said(run, record, known)
         return found

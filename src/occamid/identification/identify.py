@@ -44,7 +44,7 @@ from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
-from occamid.training.cores import side_by_side, small_algebra
+from occamid.training.cores import both, side_by_side, small_algebra
 from occamid.training.room import make_room
 
 Array = np.ndarray
@@ -244,21 +244,24 @@ class _Bench:
         stack = self.stack(tried, judgement)
         given = sum(map(len, self.whole))
         rows, streams = rows_of(records), family.search is not None
-        gain = learning_gain(family, hearing, options, rows, self.clock, given)
-        if stack:
-            model, stack = self.beside(model, tried, stack)
-            hearing = stack.hearing if stack else hearing
+        gain, (model, stack) = both(
+            partial(learning_gain, family, hearing, options, rows, self.clock, given),
+            partial(self.beside, model, tried, stack),
+        )
+        hearing = stack.hearing if stack else hearing
         model = calibrated(model, hearing, cautious(gain, hearing, rows, streams))
         own = own_error(model, records)
         return stack, model, np.stack([np.maximum(own, v) for v in expected(hearing, gain)])
 
     def beside(
-        self, model: Ensemble, tried: Sequence[Family], stack: Stack
+        self, model: Ensemble, tried: Sequence[Family], stack: Stack | None
     ) -> tuple[Ensemble, Stack | None]:
         """The leading model with the others of its stack, trained as they were in the folds.
 
         Who is not usable on all rows is left out; the leading family takes its share.
         """
+        if stack is None:
+            return model, None
 
         def trained(family: Family) -> Beside | None:
             bar = self.clock.sub(f"training {family.name} beside it")

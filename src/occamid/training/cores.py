@@ -14,12 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 from threadpoolctl import threadpool_limits
 
 T = TypeVar("T")
+S = TypeVar("S")
 VARIABLE = "OCCAMID_THREADS"
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _inside = threading.local()  # ``share`` of the cores that work in this thread has for itself
@@ -67,6 +68,12 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
         raise
     pool.shutdown()
     return found
+
+
+def both(one: Callable[[], T], other: Callable[[], S]) -> tuple[T, S]:
+    """The results of two jobs of different kinds, side by side."""
+    first, second = side_by_side([cast(Callable[[], Any], job) for job in (one, other)])
+    return first, second
 
 
 def _alone(share: int, job: Callable[[], T]) -> T:

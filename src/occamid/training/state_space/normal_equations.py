@@ -41,7 +41,7 @@ class FreeRuns:
         memory_mb: how much one expansion may hold; time is cut into chunks accordingly.
         parallel: associative scans, and several fits in one program; by default wherever the
             processor is not a CPU.
-        lanes: how many fits there will be at most.
+        lanes: how many fits there will be at most: their programs have room for these.
         seed: of the rows that are left out of ``JᵀJ``.
     """
 
@@ -60,6 +60,7 @@ class FreeRuns:
         self.length = segment_length([len(u) for u, _, _ in records], self.parallel)
         self.sizes, self.memory_mb = sizes, memory_mb
         self.width = int(np.clip(TOGETHER // rows, 1, lanes)) if self.parallel else 1
+        self.room = -(-lanes // self.width) * self.width
         self.data = jax.device_put(arrange(records, self.length))
         self.looked_at = float(sum(np.sum(weight) for _, _, weight in records))
         wanted = rows * sizes.ny / (ROWS_PER_WEIGHT * sizes.total)
@@ -88,7 +89,7 @@ class FreeRuns:
         kept: list[Sums] = []
         for offset in offsets:
             program = partial(
-                _expand, self.sizes, pieces, self.parallel, self.thin, self.data, offset
+                _expand, self.sizes, pieces, self.parallel, self.thin, self.width, self.data, offset
             )
             kept.append(self._by_lane(program, w, variance, carry))
         normal = np.mean([k.normal for k in kept], axis=0)
@@ -103,10 +104,7 @@ class FreeRuns:
         squares, starts = np.full((len(w), self.sizes.ny), np.inf), np.array(carry.starts)
         few = np.flatnonzero(lanes)
 
-        def program(w: jax.Array, carry: Carry) -> tuple[jax.Array, ...]:
-            found, run = _trial(self.sizes, self.parallel, self.data, w, carry)
-            return found, run.starts, run.change
-
+        program = partial(_trial, self.sizes, self.parallel, self.width, self.data)
         found, starts[few], change = self._by_lane(program, w[few], self.pick(carry, few))
         squares[few] = np.where(change[:, None] <= ACCEPTED, found, np.inf)
         return squares, carry._replace(starts=starts)
@@ -123,7 +121,7 @@ class FreeRuns:
         found = np.zeros_like(w)
         few = np.flatnonzero(lanes)
         pieces = self._chunks(BLOCK)
-        program = partial(_bend, self.sizes, pieces, self.parallel, self.data)
+        program = partial(_bend, self.sizes, pieces, self.parallel, self.width, self.data)
         found[few] = self._by_lane(
             program, w[few], delta[few], variance[few], self.pick(carry, few)
         )
@@ -134,14 +132,18 @@ class FreeRuns:
         return chunks(self.sizes, self.data.weight.size, self.width, thin, memory)
 
     def _by_lane(self, program: Callable[..., Any], *args: Any) -> Any:
-        """A program over all fits, ``width`` of them at a time; the last batch is filled up."""
-        count, found = len(args[0]), []
-        for begin in range(0, count, self.width):
-            lanes = np.minimum(np.arange(begin, begin + self.width), count - 1)
-            batch = jax.tree.map(lambda v, few=lanes: v[few], args)
-            result = jax.device_get(program(*batch))
-            found.append(jax.tree.map(lambda v, n=count - begin: v[:n], result))
-        return jax.tree.map(lambda *v: np.concatenate(v), *found)
+        """A program over all fits, as many at a time as it has room for."""
+        found = []
+        for begin in range(0, len(args[0]), self.room):
+            batch = jax.tree.map(lambda v, first=begin: v[first : first + self.room], args)
+            count = len(batch[0])
+            filled = jax.tree.map(
+                lambda v, more=self.room - count: np.pad(v, ((0, more), *((0, 0),) * (v.ndim - 1))),
+                batch,
+            )
+            result = jax.device_get(program(count, *filled))
+            found.append(jax.tree.map(lambda v, n=count: v[:n], result))
+        return found[0] if len(found) == 1 else jax.tree.map(lambda *v: np.concatenate(v), *found)
 
     def merge(self, kept: Bool[Array, " M"], new: Carry, old: Carry) -> Carry:
         """Starts of the fits whose step was kept."""
@@ -160,11 +162,7 @@ class FreeRuns:
 
     def outputs(self, w: Float[Array, "M P"], carry: Carry) -> tuple[Array, Array]:
         """States and outputs of every fit, rows of all records one after the other."""
-
-        def program(w: jax.Array, carry: Carry) -> tuple[jax.Array, jax.Array]:
-            run = _trial(self.sizes, self.parallel, self.data, w, carry)[1]
-            return run.x, run.y
-
+        program = partial(_states, self.sizes, self.parallel, self.width, self.data)
         x, y = self._by_lane(program, w, carry)
 
         def rows(values: Array) -> Array:
@@ -198,25 +196,66 @@ def _run(sizes: Sizes, parallel: bool, data: Segments, w: jax.Array, carry: Carr
     return free_run(sizes, split(sizes, w), data, carry.starts, carry.phi, parallel)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+def _of_each(one: Callable[..., Any], width: int, count: Any, *args: Any) -> Any:
+    """What ``one`` says of the first ``count`` fits, so many at a time, in one program.
+
+    A call from Python for each would take about as long as a short record does.
+    """
+    some = jax.vmap(one)
+
+    def batch(k: Any) -> Any:
+        return jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, k * width, width), args)
+
+    def body(k: jax.Array, found: Any) -> Any:
+        return jax.tree.map(
+            lambda all_, new: jax.lax.dynamic_update_slice_in_dim(all_, new, k * width, 0),
+            found,
+            some(*batch(k)),
+        )
+
+    blank = jax.tree.map(
+        lambda v: jnp.zeros((len(args[0]), *v.shape[1:]), v.dtype), jax.eval_shape(some, *batch(0))
+    )
+    return jax.lax.fori_loop(0, -(-count // width), body, blank)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _trial(
-    sizes: Sizes, parallel: bool, data: Segments, w: jax.Array, carry: Carry
-) -> tuple[jax.Array, Run]:
-    def one(w: jax.Array, carry: Carry) -> tuple[jax.Array, Run]:
+    sizes: Sizes, parallel: bool, width: int, data: Segments, count: int, w: Array, carry: Carry
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Squares, starts of the segments, and how much those moved in the last pass."""
+
+    def one(w: jax.Array, carry: Carry) -> tuple[jax.Array, jax.Array, jax.Array]:
         run = _run(sizes, parallel, data, w, carry)
-        return jnp.sum(data.weight[..., None] * (run.y - data.y) ** 2, axis=(0, 1)), run
+        squares = jnp.sum(data.weight[..., None] * (run.y - data.y) ** 2, axis=(0, 1))
+        return squares, run.starts, run.change
 
-    return jax.vmap(one)(w, carry)
+    found: tuple[jax.Array, jax.Array, jax.Array] = _of_each(one, width, count, w, carry)
+    return found
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _states(
+    sizes: Sizes, parallel: bool, width: int, data: Segments, count: int, w: Array, carry: Carry
+) -> tuple[jax.Array, jax.Array]:
+    def one(w: jax.Array, carry: Carry) -> tuple[jax.Array, jax.Array]:
+        run = _run(sizes, parallel, data, w, carry)
+        return run.x, run.y
+
+    found: tuple[jax.Array, jax.Array] = _of_each(one, width, count, w, carry)
+    return found
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def _expand(
     sizes: Sizes,
     pieces: int,
     parallel: bool,
     thin: int,
+    width: int,
     data: Segments,
     offset: int,
+    count: int,
     w: jax.Array,
     variance: jax.Array,
     carry: Carry,
@@ -227,15 +266,18 @@ def _expand(
             sizes, split(sizes, w), data, run.x, run.y, variance, thin, offset, pieces, parallel
         )
 
-    return jax.vmap(one)(w, variance, carry)
+    found: Sums = _of_each(one, width, count, w, variance, carry)
+    return found
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _bend(
     sizes: Sizes,
     pieces: int,
     parallel: bool,
+    width: int,
     data: Segments,
+    count: int,
     w: jax.Array,
     delta: jax.Array,
     variance: jax.Array,
@@ -255,4 +297,5 @@ def _bend(
         there = (more.change <= ACCEPTED) & (less.change <= ACCEPTED)
         return jnp.where(there, found.gradient, jnp.nan)
 
-    return jax.vmap(one)(w, delta, variance, carry)
+    found: jax.Array = _of_each(one, width, count, w, delta, variance, carry)
+    return found

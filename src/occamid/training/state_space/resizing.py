@@ -35,7 +35,8 @@ def moved(stage: Stage, data: Data, same: bool, seed: int) -> Stage:
         A = split(sizes, w).state[..., : sizes.nx]
         A[:] = np.stack([within(one) for one in A])
     split(sizes, mask).first[:] = (np.arange(sizes.nx) < orders[:, None])[:, None]
-    return _begun(sizes, data, w, mask, stage.state.alpha, mean, seed)
+    lanes = stage.problem.room if same else len(w)
+    return _begun(sizes, data, w, mask, stage.state.alpha, mean, seed, lanes)
 
 
 def widened(stage: Stage, data: Data, units: int, seed: int) -> Stage:
@@ -55,7 +56,7 @@ def widened(stage: Stage, data: Data, units: int, seed: int) -> Stage:
     fresh = _of_units(sizes, new)
     w = np.where(fresh, random_units(sizes, stage.orders, rng), w)
     mask = np.where(fresh, own, mask)
-    return _begun(sizes, data, np.where(mask, w, 0.0), mask, alpha, mean, seed)
+    return _begun(sizes, data, np.where(mask, w, 0.0), mask, alpha, mean, seed, fits)
 
 
 def _of_units(sizes: Sizes, units: Bool[Array, "M m"]) -> Bool[Array, "M P"]:
@@ -68,9 +69,16 @@ def _of_units(sizes: Sizes, units: Bool[Array, "M m"]) -> Bool[Array, "M P"]:
 
 
 def _begun(
-    sizes: Sizes, data: Data, w: Array, mask: Array, alpha: Array, mean: Array, seed: int
+    sizes: Sizes,
+    data: Data,
+    w: Array,
+    mask: Array,
+    alpha: Array,
+    mean: Array,
+    seed: int,
+    lanes: int,
 ) -> Stage:
-    problem = FreeRuns(sizes, data.rows, lanes=len(w), seed=seed)
+    problem = FreeRuns(sizes, data.rows, lanes=lanes, seed=seed)
     begun = levenberg.begin(problem, w, mask, alpha, problem.carry(len(w)), levenberg.Settings())
     return Stage(problem, prior_of(sizes, mean), begun)
 
