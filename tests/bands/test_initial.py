@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from occamid import Record, Settings, ensemble_of, train
-from occamid.bands.initial import _conditional, past_inputs
+from occamid.bands.initial import _conditional, _search, _solved, past_inputs
 from occamid.data.windows import all_terms
 from occamid.networks import MLP
 from tests.support.banded import banded
@@ -44,6 +44,23 @@ def test_the_past_is_the_posterior_mean_of_a_linear_model(rng: np.random.Generat
     gain = C @ A.T @ np.linalg.inv(A @ C @ A.T + sigma**2 * np.eye(n))
     expected = mean + gain @ (y[:, 0] - known - A @ mean)
     np.testing.assert_allclose(found[:, 0], expected, atol=1e-6)
+
+
+def test_linear_members_of_several_channels_are_solved_for_as_others_are_searched_for(
+    rng: np.random.Generator,
+) -> None:
+    """The closed form against the search that models with units get."""
+    network = MLP(2 * 5 + 2 * 2, (0,), 2, "identity", bias=True, skip=True)
+    weights = 0.3 * rng.standard_normal((3, 2 * 14 + 2))
+    u, y = rng.standard_normal((60, 2)), rng.standard_normal((9, 2))
+    terms, sigma = all_terms(Record(u=u, y=u), 4, 2), np.full((3, 2), 0.4)
+    laws = [_conditional(u[:, c], 2) for c in range(2)]
+    mean, roots = np.stack([m for m, _ in laws], axis=1), np.stack([r for _, r in laws])
+    place = (network, terms, weights, sigma, u[:9], y, mean, roots)
+    with jax.enable_x64(True):
+        expected = np.asarray(_search(*place, np.zeros((1, 2, 2))))
+    np.testing.assert_allclose(_solved(*place), expected, atol=1e-8)
+    assert np.abs(expected - mean).max() > 0.05
 
 
 def test_the_statistics_of_the_past_are_those_of_the_record() -> None:

@@ -243,3 +243,23 @@ def test_a_perceptron_without_regressors_is_its_constant() -> None:
     for shape in ((3, 4, 0), (0,)):
         found = network.apply(params, jnp.zeros(shape))
         np.testing.assert_allclose(found, np.broadcast_to(constant, (*shape[:-1], 1)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("hidden", "activation", "skip"),
+    [((4, 3), "identity", False), ((4,), "identity", True), ((0,), "tanh", True)],
+)
+def test_a_linear_perceptron_is_a_matrix_and_a_constant(
+    hidden: tuple[int, ...], activation: str, skip: bool, bias: bool
+) -> None:
+    network = networks.MLP(5, hidden, 2, activation, bias, skip)
+    rng = np.random.default_rng(0)
+    params = {name: rng.normal(size=spec.shape) for name, spec in network.specs().items()}
+    assert network.linear
+    W, c = network.matrix(params)
+    z = rng.normal(size=(7, 5))
+    with jax.enable_x64(True):
+        found = network.apply(jax.device_put(params), jnp.asarray(z))
+    np.testing.assert_allclose(found, z @ W.T + c, atol=1e-12)
+    assert not networks.MLP(5, (4,), 2, "tanh").linear

@@ -10,7 +10,7 @@ from occamid.identification.assemble import Workshop
 from occamid.identification.families import CLASSICAL
 from occamid.identification.folds import whole
 from occamid.identification.options import Budget
-from occamid.training.linear import ROWS_PER_TERM, fit_arx
+from occamid.training.linear import ROWS_PER_TERM, fit_arx, fit_own, own_orders
 
 Array = np.ndarray
 A1 = np.array([[1.2, -0.2], [0.1, 0.7]])
@@ -119,6 +119,58 @@ def test_no_more_terms_than_rows_can_bear() -> None:
     assert max(f.order for f in fit_arx([record])) <= 100 // (ROWS_PER_TERM * 4) - 1
     with pytest.raises(DataError, match="too short for a linear model of 4 channels"):
         fit_arx([record[:31]])
+
+
+def separate(rows: int, noise: float, seed: int = 0) -> Record:
+    """Two outputs that know nothing of each other, of orders 2 and 1, behind unlike delays."""
+    rng = np.random.default_rng(seed)
+    u, y = rng.normal(size=(rows, 2)), np.zeros((rows, 2))
+    for t in range(30, rows):
+        y[t, 0] = 1.5 * y[t - 1, 0] - 0.7 * y[t - 2, 0] + u[t - 2, 0] + 0.4 * u[t - 25, 1]
+        y[t, 1] = 0.8 * y[t - 1, 1] - u[t - 7, 0] + u[t - 1, 1]
+        y[t] += noise * rng.normal(size=2)
+    return Record(u=u * [1.0, 50.0], y=y * [1e-3, 7.0] + [5.0, -40.0])
+
+
+def test_outputs_of_their_own_have_orders_and_delays_of_their_own() -> None:
+    found = own_orders([separate(1500, 0.05)])
+    assert [own.order for own in found] == [2, 1]
+    assert [own.delays[0] for own in found] == [2, 7]
+    assert found[0].delays[1] in (24, 25)  # two coefficients reach it from either
+    assert found[1].delays[1] == 1
+
+
+def test_each_output_is_least_squares_on_its_own_columns() -> None:
+    record = separate(400, 0.3, seed=1)
+    fit = fit_own([record])
+    scaled, terms = fit.model.scaling.apply(record), fit.model.terms
+    first = max(len(record) // (ROWS_PER_TERM * 4) - 1, len(record) // 12)  # as far as is looked
+    W, c = fit.model.weights["skip.W"], fit.model.weights["layer1.b"]
+    squares, free = [], 0
+    for k in range(2):
+        used = np.flatnonzero(W[k])
+        fed = [terms.outputs[i - len(terms.inputs)] for i in used if i >= len(terms.inputs)]
+        assert all(channel == k for channel, _ in fed)
+        columns = [
+            (scaled.u if i < len(terms.inputs) else scaled.y)[first - lag : 400 - lag, channel]
+            for i, (channel, lag) in enumerate(terms.inputs + terms.outputs)
+            if i in used
+        ]
+        Z = np.stack([*columns, np.ones(400 - first)], axis=1)
+        y = scaled.y[first:, k]
+        theta = np.linalg.lstsq(Z, y, rcond=None)[0]
+        np.testing.assert_allclose(np.append(W[k, used], c[k]), theta, atol=1e-6)
+        squares.append(np.sum((y - Z @ theta) ** 2))
+        free += len(theta)
+    rows = 400 - first
+    expected = rows * np.sum(np.log(np.array(squares) / rows)) + free * np.log(rows)
+    assert fit.bic == pytest.approx(expected, rel=1e-6)
+    assert fit.bic < fit_arx([record])[0].bic  # which has coefficients for what is not there
+
+
+def test_a_system_whose_outputs_act_on_each_other_is_told_from_one_whose_do_not() -> None:
+    record = mimo(300, 1, noise=0.1)
+    assert fit_arx([record])[0].bic < fit_own([record]).bic
 
 
 def test_output_error_beats_arx_under_output_noise() -> None:

@@ -154,6 +154,23 @@ def test_fits_side_by_side_and_thinned_rows_add_up_to_the_whole(parallel: bool) 
     assert chunks(SIZES, 128, 1, 4, 0.1) > chunks(SIZES, 128, 1, 4, 0.2) > 1
 
 
+@pytest.mark.parametrize(("parallel", "room"), [(False, 1), (False, 5), (True, 2), (True, 4)])
+def test_fits_are_what_they_are_alone_whatever_room_there_is(parallel: bool, room: int) -> None:
+    problem = FreeRuns(SIZES, rows(), parallel=parallel, lanes=room)
+    w = np.stack([weights(seed=1), weights(), weights(seed=2)])
+    lanes = np.array([True, False, True])
+    squares, carry = problem.trial(w, problem.carry(3), lanes)
+    states, outputs = problem.outputs(w, problem.carry(3))
+    for k in range(3):
+        one = FreeRuns(SIZES, rows(), parallel=parallel)
+        expected, own = one.trial(w[k : k + 1], one.carry(1), np.ones(1, bool))
+        x, y = one.outputs(w[k : k + 1], one.carry(1))
+        np.testing.assert_allclose(outputs[k], y[0], atol=1e-10)
+        np.testing.assert_allclose(states[k], x[0], atol=1e-10)
+        np.testing.assert_allclose(squares[k], expected[0] if lanes[k] else np.inf, rtol=1e-10)
+        np.testing.assert_allclose(carry.starts[k], own.starts[0] * lanes[k], atol=1e-10)
+
+
 def test_evidence_equals_the_marginal_likelihood_of_a_linear_problem() -> None:
     """With residuals linear in the weights Laplace is exact: ``y ~ N(Φμ, Φ Ψ Φᵀ + σ²)``."""
     rng = np.random.default_rng(0)

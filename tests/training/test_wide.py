@@ -16,7 +16,7 @@ from occamid.networks.simulate import free_run
 from occamid.training import members
 from occamid.training.batch import free_runs
 from occamid.training.members import members_of
-from occamid.training.wide import widen
+from occamid.training.wide import again, widen
 from tests.support.exports import random_model, signals
 from tests.support.small import small_record
 
@@ -126,3 +126,9 @@ def test_models_of_about_one_size_share_a_program(monkeypatch: pytest.MonkeyPatc
         runs = members_of([model] * (units - 1)).free_run(u, y[:5])
         assert runs.shape == (units - 1, rows, 1)
     assert len(names) == 1
+
+
+def test_models_come_in_few_numbers_but_one_stays_alone() -> None:
+    assert again(1).tolist() == [0]
+    assert again(3).tolist() == [0, 1, 2, 0, 1]
+    assert {len(again(count)) for count in range(2, 6)} == {5}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -66,7 +67,9 @@ class MLP:
         """Whether the output is ``W z + c``: no unit, or none that bends."""
         return self.activation == "identity" or self.hidden == (0,)
 
-    def matrix(self, params: Params) -> tuple[Float[np.ndarray, "ny nz"], Float[np.ndarray, " ny"]]:
+    def matrix(
+        self, params: Mapping[str, Any]
+    ) -> tuple[Float[np.ndarray, "ny nz"], Float[np.ndarray, " ny"]]:
         """W and c of a linear network."""
         W, c = np.eye(self.n_in), np.zeros(self.n_in)
         for layer in range(len(self.hidden) + 1):

@@ -11,7 +11,7 @@ order of its own, and for each input a delay of its own: all A_i diagonal, far f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -89,7 +89,7 @@ def fit_own(records: Sequence[Record]) -> Arx:
         R, target = problem.R[:, columns], problem.Q_y[:, output]
         theta[columns, output] = np.linalg.lstsq(R, target, rcond=1e-10)[0]
         free += len(columns)
-    keep = theta[:-1].any(axis=1)
+    keep = np.any(theta[:-1] != 0, axis=1)
     bic = _bic(problem, problem.R @ theta, free)
     model = _model(problem, keep, theta[np.append(keep, True)].T, records[0].sampling_time)
     return Arx(model, max(own.order for own in each), min(min(own.delays) for own in each), bic)
@@ -101,7 +101,7 @@ def own_orders(records: Sequence[Record]) -> list[Own]:
 
 
 def _orders(problem: _Problem) -> list[Own]:
-    """By BIC: one delay for all inputs first, then each input's, then the order again."""
+    """By BIC: for every order one delay of all inputs, then one of each; the best order's again."""
     terms = problem.terms
     G, g = problem.R.T @ problem.R, problem.R.T @ problem.Q_y
     whole = problem.rest + np.sum(problem.Q_y**2, axis=0)
@@ -128,13 +128,15 @@ def _orders(problem: _Problem) -> list[Own]:
     found = []
     for output in range(problem.Q_y.shape[1]):
         best = partial(min, key=partial(bic, output))
-        own = best(Own(n, (d,) * inputs) for n in orders for d in delays(n))
-        for near in (False, True):
+
+        def each_input(own: Own, near: bool, best: Callable[..., Own] = best) -> Own:
             for c in range(inputs):
                 tried = delays(own.order, own.delays[c] if near else None)
                 own = best(own._replace(delays=_with(own.delays, c, d)) for d in tried)
-        far = longest + 1 - max(own.delays)
-        found.append(best(own._replace(order=n) for n in orders if n <= far))
+            return own
+
+        alike = [best(Own(n, (d,) * inputs) for d in delays(n)) for n in orders]
+        found.append(each_input(best(each_input(own, near=False) for own in alike), near=True))
     return found
 
 
