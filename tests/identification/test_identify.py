@@ -92,13 +92,14 @@ def test_of_many_records_the_long_ones_are_taken() -> None:
 def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     twin = twins.make("hairdryer-twin", 0)
     found = families(Options(), (twin.estimation,), given=1000)
-    kinds = ["linear"] * 5 + ["response"] + ["curved"] * 2 + ["state-space"]
+    kinds = ["linear"] * 7 + ["response"] + ["curved"] * 2 + ["state-space"]
     assert [f.kind for f in found] == kinds
     plain = [f.name for f in found if f.settings is None]
-    assert plain == ["arx", "output-error", "subspace", "state-space-linear", "state-space"]
+    classical = ["arx", "output-error", "fading-arx", "fading-response", "subspace"]
+    assert plain == [*classical, "state-space-linear", "state-space"]
     assert all(s.seed == 0 for s in settings_of(found))
-    assert found[2].search is not None
-    assert found[2].search.projected
+    assert found[4].search is not None
+    assert found[4].search.projected
     (given,) = (f for f in families(Options(order=5), (twin.estimation,)) if f.name == "subspace")
     assert given.search is not None
     assert given.search.orders == (5,)

@@ -159,7 +159,7 @@ CLASSICAL = (
 FADING = (
     Family(
         "fading-arx", "linear", "linear in many lags, whose coefficients fade by evidence",
-        fading=Fading(60, 30, rows=20),
+        fading=Fading(60, 20, rows=20),
     ),
     Family(
         "fading-response", "linear", "linear in many past inputs alone, fading by evidence",

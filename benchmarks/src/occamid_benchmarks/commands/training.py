@@ -10,8 +10,7 @@ from rich.table import Table
 
 from occamid.cli.shared import console, say
 from occamid.errors import FileError, check_choice
-from occamid_benchmarks import RESULTS, throughput
-from occamid_benchmarks.experiments import experiments
+from occamid_benchmarks import RESULTS, experiments, throughput
 from occamid_benchmarks.suite.measure import put
 
 HEADINGS = (
@@ -42,14 +41,16 @@ def training(
     """
     chosen = names or list(throughput.CASES)
     for name in chosen:
-        check_choice("experiment", name, tuple(experiments()))
+        check_choice("experiment", name, tuple(experiments.experiments()))
     if python is not None and not python.exists():
         raise FileError(f"{python} is not there; --python takes the path of a Python with torch.")
     grid = Table(box=None)
     for heading in HEADINGS:
         grid.add_column(heading, justify="left" if heading == "experiment" else "right")
     for name in chosen:
-        count = restarts or throughput.CASES.get(name, experiments()[name].settings.restarts)
+        count = restarts or throughput.CASES.get(
+            name, experiments.experiments()[name].settings.restarts
+        )
         with console.status(f"{name}, {count} restarts"):
             found = throughput.measure(name, count, python)
         device = found["device"].replace(" ", "-")

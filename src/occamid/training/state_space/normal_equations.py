@@ -21,6 +21,7 @@ ACCEPTED = 1e-6  # a trajectory that moved more in its last pass is refused (MET
 ROWS_PER_WEIGHT = 100  # rows of JᵀJ for every weight, beyond which rows are left out of it
 THINNEST = 8  # at most every eighth row is used
 TOGETHER = 300_000  # rows of fits that run in one program where there are many processors
+SHORT, ROOM = 10_000, 8  # rows, up to which fits on a CPU run in one call, so many or more of them
 DIFFERENCE = 0.1  # share of a step over which its second derivative is taken (Transtrum 2012)
 CACHE_MB = 16.0  # on a CPU a chunk of time stays in the cache (measured: three times faster)
 
@@ -32,6 +33,14 @@ class Carry(NamedTuple):
     phi: Float[Array, "M K nx nx"]
 
 
+class Way(NamedTuple):
+    """What programs are compiled for: sizes, associative scans or not, fits at a time."""
+
+    sizes: Sizes
+    parallel: bool
+    width: int
+
+
 class FreeRuns:
     """Free runs over records in segments: a :class:`~.levenberg.Problem`.
 
@@ -41,7 +50,7 @@ class FreeRuns:
         memory_mb: how much one expansion may hold; time is cut into chunks accordingly.
         parallel: associative scans, and several fits in one program; by default wherever the
             processor is not a CPU.
-        lanes: how many fits there will be at most: their programs have room for these.
+        lanes: how many fits there will be at most.
         seed: of the rows that are left out of ``JᵀJ``.
     """
 
@@ -59,8 +68,10 @@ class FreeRuns:
         self.parallel = not on_cpu() if parallel is None else parallel
         self.length = segment_length([len(u) for u, _, _ in records], self.parallel)
         self.sizes, self.memory_mb = sizes, memory_mb
-        self.width = int(np.clip(TOGETHER // rows, 1, lanes)) if self.parallel else 1
-        self.room = -(-lanes // self.width) * self.width
+        width = int(np.clip(TOGETHER // rows, 1, lanes)) if self.parallel else 1
+        self.way = Way(sizes, self.parallel, width)
+        together = -(-lanes // ROOM) * ROOM if rows <= SHORT and not self.parallel else 1
+        self.room = max(together, width)
         self.data = jax.device_put(arrange(records, self.length))
         self.looked_at = float(sum(np.sum(weight) for _, _, weight in records))
         wanted = rows * sizes.ny / (ROWS_PER_WEIGHT * sizes.total)
@@ -88,9 +99,7 @@ class FreeRuns:
         pieces = self._chunks(self.thin)
         kept: list[Sums] = []
         for offset in offsets:
-            program = partial(
-                _expand, self.sizes, pieces, self.parallel, self.thin, self.width, self.data, offset
-            )
+            program = partial(_expand, self.way, pieces, self.thin, self.data, offset)
             kept.append(self._by_lane(program, w, variance, carry))
         normal = np.mean([k.normal for k in kept], axis=0)
         first = kept[0]
@@ -104,7 +113,9 @@ class FreeRuns:
         squares, starts = np.full((len(w), self.sizes.ny), np.inf), np.array(carry.starts)
         few = np.flatnonzero(lanes)
 
-        program = partial(_trial, self.sizes, self.parallel, self.width, self.data)
+        def program(*args: Any) -> tuple[jax.Array, ...]:
+            return _trial(self.way, self.data, *args)[:3]
+
         found, starts[few], change = self._by_lane(program, w[few], self.pick(carry, few))
         squares[few] = np.where(change[:, None] <= ACCEPTED, found, np.inf)
         return squares, carry._replace(starts=starts)
@@ -121,7 +132,7 @@ class FreeRuns:
         found = np.zeros_like(w)
         few = np.flatnonzero(lanes)
         pieces = self._chunks(BLOCK)
-        program = partial(_bend, self.sizes, pieces, self.parallel, self.width, self.data)
+        program = partial(_bend, self.way, pieces, self.data)
         found[few] = self._by_lane(
             program, w[few], delta[few], variance[few], self.pick(carry, few)
         )
@@ -129,7 +140,7 @@ class FreeRuns:
 
     def _chunks(self, thin: int) -> int:
         memory = self.memory_mb if self.parallel else min(self.memory_mb, CACHE_MB)
-        return chunks(self.sizes, self.data.weight.size, self.width, thin, memory)
+        return chunks(self.sizes, self.data.weight.size, self.way.width, thin, memory)
 
     def _by_lane(self, program: Callable[..., Any], *args: Any) -> Any:
         """A program over all fits, as many at a time as it has room for."""
@@ -162,7 +173,10 @@ class FreeRuns:
 
     def outputs(self, w: Float[Array, "M P"], carry: Carry) -> tuple[Array, Array]:
         """States and outputs of every fit, rows of all records one after the other."""
-        program = partial(_states, self.sizes, self.parallel, self.width, self.data)
+
+        def program(*args: Any) -> tuple[jax.Array, ...]:
+            return _trial(self.way, self.data, *args)[3:]
+
         x, y = self._by_lane(program, w, carry)
 
         def rows(values: Array) -> Array:
@@ -191,13 +205,13 @@ def chunks(sizes: Sizes, rows: int, lanes: int, thin: int, memory_mb: float) -> 
     return max(1, int(np.ceil(8 * each * rows * lanes / (memory_mb * 2**20))))
 
 
-def _run(sizes: Sizes, parallel: bool, data: Segments, w: jax.Array, carry: Carry) -> Run:
+def _run(way: Way, data: Segments, w: jax.Array, carry: Carry) -> Run:
     """Chord passes with the last ``Φ`` come first: they need no derivatives."""
-    return free_run(sizes, split(sizes, w), data, carry.starts, carry.phi, parallel)
+    return free_run(way.sizes, split(way.sizes, w), data, carry.starts, carry.phi, way.parallel)
 
 
 def _of_each(one: Callable[..., Any], width: int, count: Any, *args: Any) -> Any:
-    """What ``one`` says of the first ``count`` fits, so many at a time, in one program.
+    """What ``one`` says of the first ``count`` fits, ``width`` at a time, in one program.
 
     A call from Python for each would take about as long as a short record does.
     """
@@ -206,53 +220,40 @@ def _of_each(one: Callable[..., Any], width: int, count: Any, *args: Any) -> Any
     def batch(k: Any) -> Any:
         return jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, k * width, width), args)
 
-    def body(k: jax.Array, found: Any) -> Any:
+    def put(k: jax.Array, found: Any) -> Any:
         return jax.tree.map(
-            lambda all_, new: jax.lax.dynamic_update_slice_in_dim(all_, new, k * width, 0),
+            lambda whole, new: jax.lax.dynamic_update_slice_in_dim(whole, new, k * width, 0),
             found,
             some(*batch(k)),
         )
 
-    blank = jax.tree.map(
-        lambda v: jnp.zeros((len(args[0]), *v.shape[1:]), v.dtype), jax.eval_shape(some, *batch(0))
-    )
-    return jax.lax.fori_loop(0, -(-count // width), body, blank)
+    if len(args[0]) == width:
+        return some(*args)
+    shapes = jax.eval_shape(some, *batch(0))
+    blank = jax.tree.map(lambda v: jnp.zeros((len(args[0]), *v.shape[1:]), v.dtype), shapes)
+    return jax.lax.fori_loop(0, -(-count // width), put, blank)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=0)
 def _trial(
-    sizes: Sizes, parallel: bool, width: int, data: Segments, count: int, w: Array, carry: Carry
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Squares, starts of the segments, and how much those moved in the last pass."""
+    way: Way, data: Segments, count: int, w: Float[Any, "M P"], carry: Carry
+) -> tuple[jax.Array, ...]:
+    """Squares, starts of the segments, how much those moved in the last pass; states, outputs."""
 
-    def one(w: jax.Array, carry: Carry) -> tuple[jax.Array, jax.Array, jax.Array]:
-        run = _run(sizes, parallel, data, w, carry)
+    def one(w: jax.Array, carry: Carry) -> tuple[jax.Array, ...]:
+        run = _run(way, data, w, carry)
         squares = jnp.sum(data.weight[..., None] * (run.y - data.y) ** 2, axis=(0, 1))
-        return squares, run.starts, run.change
+        return squares, run.starts, run.change, run.x, run.y
 
-    found: tuple[jax.Array, jax.Array, jax.Array] = _of_each(one, width, count, w, carry)
+    found: tuple[jax.Array, ...] = _of_each(one, way.width, count, w, carry)
     return found
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _states(
-    sizes: Sizes, parallel: bool, width: int, data: Segments, count: int, w: Array, carry: Carry
-) -> tuple[jax.Array, jax.Array]:
-    def one(w: jax.Array, carry: Carry) -> tuple[jax.Array, jax.Array]:
-        run = _run(sizes, parallel, data, w, carry)
-        return run.x, run.y
-
-    found: tuple[jax.Array, jax.Array] = _of_each(one, width, count, w, carry)
-    return found
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def _expand(
-    sizes: Sizes,
+    way: Way,
     pieces: int,
-    parallel: bool,
     thin: int,
-    width: int,
     data: Segments,
     offset: int,
     count: int,
@@ -261,21 +262,18 @@ def _expand(
     carry: Carry,
 ) -> Sums:
     def one(w: jax.Array, variance: jax.Array, carry: Carry) -> Sums:
-        run = _run(sizes, parallel, data, w, carry)
-        return sums(
-            sizes, split(sizes, w), data, run.x, run.y, variance, thin, offset, pieces, parallel
-        )
+        run, at = _run(way, data, w, carry), split(way.sizes, w)
+        place = (way.sizes, at, data, run.x, run.y, variance)
+        return sums(*place, thin, offset, pieces, way.parallel)
 
-    found: Sums = _of_each(one, width, count, w, variance, carry)
+    found: Sums = _of_each(one, way.width, count, w, variance, carry)
     return found
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1))
 def _bend(
-    sizes: Sizes,
+    way: Way,
     pieces: int,
-    parallel: bool,
-    width: int,
     data: Segments,
     count: int,
     w: jax.Array,
@@ -286,16 +284,14 @@ def _bend(
     """The second derivative by central differences, then one gradient with it as the residual."""
 
     def one(w: jax.Array, delta: jax.Array, variance: jax.Array, carry: Carry) -> jax.Array:
-        run = _run(sizes, parallel, data, w, carry)
-        more = _run(sizes, parallel, data, w + DIFFERENCE * delta, carry)
-        less = _run(sizes, parallel, data, w - DIFFERENCE * delta, carry)
+        run, at = _run(way, data, w, carry), split(way.sizes, w)
+        more = _run(way, data, w + DIFFERENCE * delta, carry)
+        less = _run(way, data, w - DIFFERENCE * delta, carry)
         second = (more.y - 2 * run.y + less.y) / DIFFERENCE**2
-        towards = data._replace(y=run.y - second)
-        found = sums(
-            sizes, split(sizes, w), towards, run.x, run.y, variance, BLOCK, 0, pieces, parallel
-        )
+        place = (way.sizes, at, data._replace(y=run.y - second), run.x, run.y, variance)
+        found = sums(*place, BLOCK, 0, pieces, way.parallel)
         there = (more.change <= ACCEPTED) & (less.change <= ACCEPTED)
         return jnp.where(there, found.gradient, jnp.nan)
 
-    found: jax.Array = _of_each(one, width, count, w, delta, variance, carry)
+    found: jax.Array = _of_each(one, way.width, count, w, delta, variance, carry)
     return found
