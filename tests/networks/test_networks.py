@@ -262,4 +262,7 @@ def test_a_linear_perceptron_is_a_matrix_and_a_constant(
     with jax.enable_x64(True):
         found = network.apply(jax.device_put(params), jnp.asarray(z))
     np.testing.assert_allclose(found, z @ W.T + c, atol=1e-12)
+    both = network.matrix({name: np.stack([v, 2 * v]) for name, v in params.items()})
+    np.testing.assert_allclose(both[0][0], W, atol=1e-12)
+    np.testing.assert_allclose(both[1][0], c, atol=1e-12)
     assert not networks.MLP(5, (4,), 2, "tanh").linear

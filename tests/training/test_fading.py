@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -144,6 +146,18 @@ def test_a_record_without_noise_is_no_trouble(rng: Rng) -> None:
     assert (np.log(found.noise_variance) >= NOISE[0] - 1e-9).all()
 
 
+def test_an_input_that_moves_but_once_is_no_trouble(rng: Rng, tmp_path: Path) -> None:
+    """Its lags are a constant nearly everywhere; the model can be saved all the same."""
+    record = response(400, rng, 0.1)
+    once = np.stack([record.u[:, 0], np.arange(400) < 3.0], axis=1)
+    record = Record(u=once, y=record.y)
+    model = combine([faded_posterior(fit_fading([record], Fading(20, 5, rows=10)))])
+    model.save(tmp_path / "model.safetensors")
+    std = load(tmp_path / "model.safetensors").simulate(record, model.start).std
+    assert std is not None
+    assert np.isfinite(std).all()
+
+
 def test_pieces_too_short_for_the_lags_are_left_out(rng: Rng) -> None:
     record = response(400, rng, 0.1)
     alone = fit_fading([record], Fading(20, 5, rows=10))
@@ -157,13 +171,13 @@ def replace_name(record: Record) -> Record:
     return Record(u=record.u, y=record.y, name="another")
 
 
-def test_it_is_saved_and_loaded(rng: Rng, tmp_path: object) -> None:
+def test_it_is_saved_and_loaded(rng: Rng, tmp_path: Path) -> None:
     """Its factor has fewer columns than rows."""
     record = response(400, rng, 0.1)
     faded = fit_fading([record], Fading(30, 10, rows=10))
     assert faded.factor.shape[1] < faded.factor.shape[0]
     model = combine([faded_posterior(faded)])
-    path = tmp_path / "model.safetensors"  # type: ignore[operator]
+    path = tmp_path / "model.safetensors"
     model.save(path)
     again = load(path).simulate(record, 40)
     run = model.simulate(record, 40)

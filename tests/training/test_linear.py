@@ -168,6 +168,13 @@ def test_each_output_is_least_squares_on_its_own_columns() -> None:
     assert fit.bic < fit_arx([record])[0].bic  # which has coefficients for what is not there
 
 
+def test_an_input_that_moves_but_once_is_no_trouble() -> None:
+    record = separate(400, 0.05)
+    once = Record(u=np.stack([record.u[:, 0], np.arange(400) < 3.0], axis=1), y=record.y)
+    assert np.isfinite(fit_own([once]).bic)
+    assert own_orders([once])[1].delays[0] == 7
+
+
 def test_a_system_whose_outputs_act_on_each_other_is_told_from_one_whose_do_not() -> None:
     record = mimo(300, 1, noise=0.1)
     assert fit_arx([record])[0].bic < fit_own([record]).bic

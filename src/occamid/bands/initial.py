@@ -130,14 +130,12 @@ def _solved(
     channels = np.array([c for c, _ in terms.inputs], dtype=int)
     z = np.concatenate([whole[at, channels], lagged(y, terms.outputs, terms.output_lag)], axis=1)
     row, term = np.nonzero(at < len(mean))  # what reaches back before the record
-    slopes, misses = [], []
-    for w, noise in zip(weights, sigma, strict=True):
-        W, c = network.matrix(unflatten(network, w))
-        M = np.zeros((len(rows), len(noise), *mean.shape))
-        M[row, :, at[row, term], channels[term]] = W[:, term].T
-        slopes.append(np.einsum("toic,cij->tojc", M, roots) / noise[:, None, None])
-        misses.append((z @ W.T + c - y[rows]) / noise)
-    A, r = np.reshape(slopes, (-1, mean.size)), np.ravel(misses)
+    W, c = network.matrix(unflatten(network, weights))
+    M = np.zeros((len(weights), len(rows), sigma.shape[1], *mean.shape))
+    M[:, row, :, at[row, term], channels[term]] = np.moveaxis(W[:, :, term], 2, 0)
+    M = np.einsum("mtoic,cij->mtojc", M, roots) / sigma[:, None, :, None, None]
+    r = (np.einsum("tz,moz->mto", z, W) + c[:, None] - y[rows]) / sigma[:, None]
+    A, r = M.reshape(-1, mean.size), r.ravel()
     x = -np.linalg.solve(A.T @ A + len(weights) * np.eye(mean.size), A.T @ r)
     return mean + np.einsum("cij,jc->ic", roots, x.reshape(mean.shape))
 

@@ -69,14 +69,15 @@ class MLP:
 
     def matrix(
         self, params: Mapping[str, Any]
-    ) -> tuple[Float[np.ndarray, "ny nz"], Float[np.ndarray, " ny"]]:
-        """W and c of a linear network."""
-        W, c = np.eye(self.n_in), np.zeros(self.n_in)
+    ) -> tuple[Float[np.ndarray, "*batch ny nz"], Float[np.ndarray, "*batch ny"]]:
+        """W and c of a linear network; leading axes of the parameters stay."""
+        W, c = np.eye(self.n_in), np.zeros((self.n_in, 1))
         for layer in range(len(self.hidden) + 1):
             own = np.asarray(params[f"layer{layer}.W"])
-            c = own @ c + (np.asarray(params[f"layer{layer}.b"]) if self.bias else 0.0)
-            W = own @ W
-        return (W + params["skip.W"] if self.skip else W), c
+            W, c = own @ W, own @ c
+            if self.bias:
+                c = c + np.asarray(params[f"layer{layer}.b"])[..., None]
+        return (W + params["skip.W"] if self.skip else W), c[..., 0]
 
     def initial_state(self, params: Params) -> tuple[()]:
         """A perceptron has no state."""

@@ -105,7 +105,7 @@ def _orders(problem: _Problem) -> list[Own]:
     terms = problem.terms
     G, g = problem.R.T @ problem.R, problem.R.T @ problem.Q_y
     whole = problem.rest + np.sum(problem.Q_y**2, axis=0)
-    G[np.diag_indices(len(G))] *= 1 + 1e-10
+    G[np.diag_indices(len(G))] += 1e-10 * (np.diag(G) + 1.0)  # an input that hardly moves
     longest = max(lag for _, lag in terms.inputs)
     inputs = len(terms.input_names)
     orders = [n for n in ORDERS if n <= terms.output_lag]
