@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import cho_solve, cholesky, eigh
@@ -27,11 +26,11 @@ from scipy.optimize import minimize
 
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import fit_scaling
-from occamid.data.windows import Terms, all_terms, windows
+from occamid.data.windows import Terms, all_terms
 from occamid.errors import DataError
 from occamid.networks import MLP
 from occamid.networks.flat import size, unflatten
-from occamid.training.linear import own_orders
+from occamid.training.linear import own_orders, regression
 from occamid.training.model import Model
 
 Array = np.ndarray
@@ -80,11 +79,7 @@ def fit_fading(records: Sequence[Record], lags: Fading) -> Faded:
     if past < 1 or not long:
         raise DataError("the records are too short for a linear model with many lags")
     terms = all_terms(records[0], reach, fed)
-    with jax.enable_x64(True):  # windows in single precision would round what is solved for
-        data = windows([scaling.apply(r) for r in long], terms, terms.max_lag)
-    used = np.asarray(data.valid, dtype=bool).reshape(-1)
-    Z, Y = (np.asarray(x, np.float64).reshape(len(used), -1)[used] for x in (data.z, data.y))
-    Z = np.concatenate([Z, np.ones((len(Z), 1))], axis=1)
+    Z, Y = regression(long, terms, scaling)
     channels = [_channels(terms, k, o.delays, past) for k, o in enumerate(own)]
     found = [_fit(Z, y, columns) for y, columns in zip(Y.T, channels, strict=True)]
     keep = np.isin(np.arange(len(terms)), np.concatenate([one.columns for one in found]))

@@ -173,14 +173,22 @@ def _problem(records: tuple[Record, ...]) -> _Problem:
     nu = records[0].u.shape[1]
     far = min(most + FAR, total // 12, shortest // 2, (MOST_COLUMNS - most * (channels - nu)) // nu)
     terms = all_terms(records[0], max(most, far), most)
+    Z, Y = regression(records, terms, scaling)
+    Q, R = np.linalg.qr(Z)
+    Q_y = Q.T @ Y
+    rest = np.maximum(np.sum(Y**2, axis=0) - np.sum(Q_y**2, axis=0), 0.0)
+    return _Problem(terms, R, Q_y, rest, len(Z), scaling)
+
+
+def regression(
+    records: Sequence[Record], terms: Terms, scaling: Scaling
+) -> tuple[Float[Array, "N nz"], Float[Array, "N ny"]]:
+    """Regressors of all rows of all records, the last column constant, and their outputs."""
     with jax.enable_x64(True):  # windows in single precision would round what is solved for
         data = windows([scaling.apply(r) for r in records], terms, terms.max_lag)
     used = np.asarray(data.valid, dtype=bool).reshape(-1)
     Z, Y = (np.asarray(x, np.float64).reshape(len(used), -1)[used] for x in (data.z, data.y))
-    Q, R = np.linalg.qr(np.concatenate([Z, np.ones((len(Z), 1))], axis=1))
-    Q_y = Q.T @ Y
-    rest = np.maximum(np.sum(Y**2, axis=0) - np.sum(Q_y**2, axis=0), 0.0)
-    return _Problem(terms, R, Q_y, rest, len(Z), scaling)
+    return np.concatenate([Z, np.ones((len(Z), 1))], axis=1), Y
 
 
 def _solve(problem: _Problem, order: int, delay: int, sampling_time: float) -> Arx:
