@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import cho_solve, cholesky, eigh
+from scipy.linalg import block_diag, cho_solve, cholesky, eigh
 from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
 
@@ -87,12 +87,11 @@ def fit_fading(records: Sequence[Record], lags: Fading) -> Faded:
     network = MLP(len(terms), (0,), Y.shape[1], "identity", bias=True, skip=True)
     place = np.append(np.cumsum(keep) - 1, len(terms))  # of a column among those kept
     positions, mean, widths = _as_network(network, found, place)
-    weights = unflatten(network, mean)
     model = Model(
         network=network,
         terms=terms,
         scaling=scaling,
-        weights=weights,
+        weights=unflatten(network, mean),
         start=max(terms.max_lag, 1),
         sampling_time=records[0].sampling_time,
         prior_widths={n: v for n, v in unflatten(network, widths).items() if n.endswith(".W")},
@@ -100,7 +99,7 @@ def fit_fading(records: Sequence[Record], lags: Fading) -> Faded:
     return Faded(
         model=model,
         positions=positions,
-        factor=_side_by_side([one.factor for one in found]),
+        factor=block_diag(*(one.factor for one in found)),  # outputs know nothing of each other
         widths=widths[positions],
         noise_variance=np.array([one.variance for one in found]),
         effective=sum(one.effective for one in found),
@@ -131,15 +130,6 @@ def _as_network(
     for where, one in zip(positions, found, strict=True):
         mean[where], widths[where] = one.mean, one.widths
     return np.concatenate(positions), mean, widths
-
-
-def _side_by_side(blocks: Sequence[Float[Array, "p r"]]) -> Float[Array, "n r"]:
-    """A factor of the covariance of outputs that know nothing of each other."""
-    rows, columns = (np.cumsum([0, *(b.shape[k] for b in blocks)]) for k in (0, 1))
-    found = np.zeros((rows[-1], columns[-1]))
-    for k, block in enumerate(blocks):
-        found[rows[k] : rows[k + 1], columns[k] : columns[k + 1]] = block
-    return found
 
 
 def _channels(
