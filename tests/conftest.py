@@ -18,22 +18,21 @@ if os.environ.get("OCCAMID_CHECK_SHAPES"):
     check_shapes()
 
 from occamid.identification.options import BUDGETS
+from occamid.training.programs import forget
+from occamid.training.xla import PROGRAMS
 from occamid_benchmarks import registry
 from tests.support.places import CACHE
 from tests.support.real import real_data
 
-# A folder for each worker: JAX writes a program in place, and another might read half of it.
-OWN = CACHE / os.environ.get("PYTEST_XDIST_WORKER", "alone")
-jax.config.update("jax_compilation_cache_dir", str(OWN))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+CACHE.mkdir(exist_ok=True)
+os.environ[PROGRAMS] = str(CACHE)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_programs() -> Iterator[None]:
     """Free compiled programs after each file: a process can hold only so many of them."""
     yield
-    jax.clear_caches()
+    forget()
 
 
 @pytest.fixture(scope="module")

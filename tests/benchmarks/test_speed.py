@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from occamid.cli.compiled import VARIABLE
 from occamid.errors import FileError
+from occamid.training.xla import PROGRAMS
 from occamid_benchmarks import speed
 from occamid_benchmarks.suite import records
 from tests.support.commands import call_main
@@ -25,8 +25,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, code: int = 0, error: str = "") -> l
     seen: list[dict[str, Any]] = []
 
     def run(command: list[str], *, env: dict[str, str], **_: Any) -> SimpleNamespace:
-        seen.append({"command": command, "cache": env[VARIABLE], "left": os.listdir(env[VARIABLE])})
-        Path(env[VARIABLE], f"program{len(seen)}-cache").write_text("")
+        seen.append({"command": command, "cache": env[PROGRAMS], "left": os.listdir(env[PROGRAMS])})
+        Path(env[PROGRAMS], f"program{len(seen)}-cache").write_text("")
         said = "a warning\n" + json.dumps(TOLD) + "\n"
         return SimpleNamespace(returncode=code, stdout=said, stderr=error)
 

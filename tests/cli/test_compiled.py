@@ -13,13 +13,15 @@ import pytest
 from occamid.cli import compiled
 from occamid.training import xla
 from occamid.training.cores import side_by_side
+from occamid.training.xla import PROGRAMS
 
 WRITER = """
 import os, sys, time
 from pathlib import Path
-from occamid.cli.compiled import VARIABLE, kept_programs
+from occamid.cli.compiled import kept_programs
+from occamid.training.xla import PROGRAMS
 with kept_programs():
-    own = Path(os.environ[VARIABLE])
+    own = Path(os.environ[PROGRAMS])
     for k in range(int(sys.argv[1])):
         with open(own / f"p{k}-cache", "wb") as file:  # in two parts, as a kill may find it
             file.write(b"a" * 1000)
@@ -34,7 +36,7 @@ WHOLE = b"a" * 1000 + b"b" * 1000
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(PROGRAMS, raising=False)
     deadline = time.monotonic() + 60
     while compiled.jobs_left() and time.monotonic() < deadline:  # of tests before
         time.sleep(0.01)
@@ -58,10 +60,10 @@ def entries(home: Path) -> dict[str, bytes]:
 def test_entries_of_one_command_serve_the_next(home: Path) -> None:
     for name in ("one-cache", "two-cache"):
         with compiled.kept_programs():
-            own = Path(os.environ[compiled.VARIABLE])
+            own = Path(os.environ[PROGRAMS])
             assert {p.name for p in own.iterdir()} == set(entries(home))
             (own / name).write_bytes(name.encode())
-        assert compiled.VARIABLE not in os.environ
+        assert PROGRAMS not in os.environ
         assert not own.exists()
     assert entries(home) == {"one-cache": b"one-cache", "two-cache": b"two-cache"}
 
@@ -75,7 +77,7 @@ def test_two_commands_at_once_leave_whole_entries(home: Path) -> None:
 
 def test_ten_kills_leave_no_part_of_an_entry(home: Path) -> None:
     with compiled.kept_programs():
-        (Path(os.environ[compiled.VARIABLE]) / "old-cache").write_bytes(WHOLE)
+        (Path(os.environ[PROGRAMS]) / "old-cache").write_bytes(WHOLE)
     running = [writer(1000, 0.02) for _ in range(10)]
     for k, process in enumerate(running):
         assert process.stdout is not None
@@ -85,7 +87,7 @@ def test_ten_kills_leave_no_part_of_an_entry(home: Path) -> None:
         ended(process)
     assert entries(home) == {"old-cache": WHOLE}
     with compiled.kept_programs():  # and the next command is not disturbed
-        assert [p.name for p in Path(os.environ[compiled.VARIABLE]).iterdir()] == ["old-cache"]
+        assert [p.name for p in Path(os.environ[PROGRAMS]).iterdir()] == ["old-cache"]
 
 
 def test_what_is_old_or_too_much_goes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,40 +111,41 @@ def test_a_folder_that_cannot_be_made_is_no_error(
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(PROGRAMS, raising=False)
     with compiled.kept_programs():
-        assert compiled.VARIABLE not in os.environ
+        assert PROGRAMS not in os.environ
 
 
 def test_a_folder_of_the_users_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(compiled.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(PROGRAMS, str(tmp_path))
     with compiled.kept_programs():
-        assert os.environ[compiled.VARIABLE] == str(tmp_path)
-    assert os.environ[compiled.VARIABLE] == str(tmp_path)
+        assert os.environ[PROGRAMS] == str(tmp_path)
+    assert os.environ[PROGRAMS] == str(tmp_path)
 
 
 COMPILER = """
-import os
 from occamid.cli.compiled import kept_programs
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 with kept_programs():
-    import jax
-    found = []
-    jax.monitoring.register_event_listener(lambda event, **_: found.append(event))
-    jax.jit(lambda x: x * 2 + 1)(jax.numpy.ones(3)).block_until_ready()
-    print(found.count("/jax/compilation_cache/cache_hits"))
+    import numpy
+    from occamid.training import programs
+    programs.LEAST = 0.0
+    traced = []
+    def double(x):
+        traced.append(x)
+        return 2 * x
+    assert programs.kept()(double)(numpy.ones(3)).tolist() == [2, 2, 2]
+    print(len(traced))
 """
 
 
 def test_a_command_finds_what_another_compiled(home: Path) -> None:
-    """Each works in a folder of another name, which JAX would make part of an entry's name."""
-    hits, kept = [], []
+    traced, kept = [], []
     for _ in range(2):
         command = [sys.executable, "-c", COMPILER]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        hits.append(int(done.stdout))
+        traced.append(int(done.stdout))
         kept.append(set(entries(home)))
-    assert hits[0] == 0 < hits[1]
+    assert traced == [1, 0]
     assert kept[0] == kept[1] != set()
 
 
@@ -160,7 +163,7 @@ def test_what_may_still_be_written_is_not_kept(home: Path, monkeypatch: pytest.M
         go_on.wait(10)
 
     with compiled.kept_programs():
-        own = Path(os.environ[compiled.VARIABLE])
+        own = Path(os.environ[PROGRAMS])
         (own / "half-cache").write_bytes(b"a")
         with pytest.raises(KeyboardInterrupt):
             side_by_side([fail, stay])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import occamid
+from occamid.training.xla import PROGRAMS
 from tests.support.fleet_cases import CHEAP, COLUMNS, CONFIG, logs, same_models
 from tests.support.places import CACHE
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 COUNT = 3
 PATIENCE = 400  # seconds, on a machine that does other things too
 MAIN = ("-c", "from occamid.cli import main; main()")
-CHILD = {"JAX_COMPILATION_CACHE_DIR": str(CACHE), "OCCAMID_THREADS": "2"}
+CHILD = {PROGRAMS: str(CACHE), "OCCAMID_THREADS": "2"}
 
 
 @pytest.fixture(scope="module")

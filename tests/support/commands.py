@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from occamid import cli
-from occamid.cli.compiled import VARIABLE
 
 
 class Outcome(NamedTuple):
@@ -20,22 +18,13 @@ class Outcome(NamedTuple):
     err: str
 
 
-# What the command tells JAX for its process is not for this one, nor for programs that tests start.
-JAX = (VARIABLE, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
-
-
 def call_main(patch: pytest.MonkeyPatch, *args: object) -> int:
     """``occamid ARGS`` in this process: the exit code."""
-    before = {name: os.environ[name] for name in JAX if name in os.environ}
-    patch.setenv(VARIABLE, "unused")
     patch.setattr(sys, "argv", ["occamid", *map(str, args)])
     patch.setattr(sys, "excepthook", sys.excepthook)  # Typer sets its own
     with pytest.raises(SystemExit) as caught:
         cli.main()
     assert caught.value.code is None or isinstance(caught.value.code, int)
-    for name in JAX:
-        os.environ.pop(name, None)
-    os.environ.update(before)
     return caught.value.code or 0
 
 

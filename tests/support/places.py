@@ -3,4 +3,4 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-CACHE = ROOT / ".jax_cache"  # compiled programs, kept between runs
+CACHE = ROOT / ".programs"  # compiled programs, kept between runs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jax
 import pytest
 
 from occamid.training import room
@@ -18,7 +17,7 @@ def test_programs_are_forgotten_where_they_take_much_room(
     pieces: str, most: str, forgotten: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleared: list[int] = []
-    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(1))
+    monkeypatch.setattr(room, "forget", lambda: cleared.append(1))
     for name, text in (("PIECES", pieces), ("MOST", most)):
         (tmp_path / name).write_text(text, "utf-8")
         monkeypatch.setattr(room, name, tmp_path / name)
@@ -28,5 +27,5 @@ def test_programs_are_forgotten_where_they_take_much_room(
 
 def test_another_system_has_other_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "PIECES", Path("/nowhere"))
-    monkeypatch.setattr(jax, "clear_caches", lambda: pytest.fail("nothing is known"))
+    monkeypatch.setattr(room, "forget", lambda: pytest.fail("nothing is known"))
     room.make_room()

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from occamid.cli.compiled import SETTINGS, VARIABLE
 from occamid.identification.identify import identify
 from occamid.training.provenance import provenance
+from occamid.training.xla import PROGRAMS
 from occamid_benchmarks.suite import records
 from occamid_benchmarks.suite.measure import put
 from occamid_benchmarks.timing import told_by
@@ -36,7 +36,7 @@ def measure(record: str, effort: str) -> dict[str, Any]:
 def _alone(record: str, effort: str, cache: str) -> dict[str, Any]:
     command = [sys.executable, "-m", __name__, record, effort]
     began = time.perf_counter()
-    told = told_by(command, f"{record}: the identification", SETTINGS | {VARIABLE: cache})
+    told = told_by(command, f"{record}: the identification", {PROGRAMS: cache})
     return {"seconds": round(time.perf_counter() - began, 1)} | told
 
 

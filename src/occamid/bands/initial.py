@@ -13,8 +13,6 @@ Levenberg's and Marquardt's method finds it.
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +26,7 @@ from occamid.networks import MLP, Network
 from occamid.networks.algebra import root
 from occamid.networks.flat import unflatten
 from occamid.training.levenberg import least_squares
+from occamid.training.programs import kept
 
 Array = np.ndarray
 STARTS, ITERATIONS = 8, 30
@@ -140,7 +139,7 @@ def _solved(
     return mean + np.einsum("cij,jc->ic", roots, x.reshape(mean.shape))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def _search(
     network: Network,
     terms: Terms,

@@ -13,7 +13,7 @@ members of a mixture add the spread between them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from occamid.networks import Network, unobserved
 from occamid.networks.algebra import solve
 from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.model import Model
+from occamid.training.programs import kept
 
 Array = np.ndarray
 ITERATIONS, SETTLE = 50, 500  # Newton steps; samples of a run at rest where Newton alone fails
@@ -225,7 +226,7 @@ def _outputs(
     return jnp.concatenate([ravel_pytree(state)[0].astype(w.dtype), y])
 
 
-@partial(jax.jit, static_argnums=(0, 1, 4))
+@kept((0, 1, 4))
 def _settled(
     network: Network, terms: Terms, w: jax.Array, inputs: jax.Array, size: int
 ) -> jax.Array:
@@ -233,7 +234,7 @@ def _settled(
     return jax.lax.fori_loop(0, SETTLE, step, jnp.zeros(size))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def _newton(
     network: Network, terms: Terms, w: jax.Array, inputs: jax.Array, start: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -255,7 +256,7 @@ def _newton(
     return found, jnp.max(jnp.abs(mismatch(found)), initial=0.0)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def _slopes(
     network: Network,
     terms: Terms,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ from occamid.data.windows import Terms, Windows, roomy
 from occamid.networks import Network, joined, parted
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import read
+from occamid.training.programs import kept
 from occamid.training.wide import again, widen
 
 Array = np.ndarray
@@ -105,7 +105,7 @@ class _Linear(NamedTuple):
     carried: Any = ()
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@kept((0, 1, 2, 3))
 def _linearised(
     network: Network,
     terms: Terms,

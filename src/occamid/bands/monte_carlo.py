@@ -25,6 +25,7 @@ from occamid.networks import Network
 from occamid.networks.flat import unflatten
 from occamid.networks.simulate import k_step, push, read
 from occamid.training.cores import cores, on_cpu
+from occamid.training.programs import kept
 
 Array = np.ndarray
 BLOCK = 128  # rows whose samples are held at a time
@@ -49,7 +50,7 @@ def allocate(weights: Float[Array, " K"], samples: int) -> Int[Array, " S"]:
     return np.repeat(np.arange(len(weights)), counts)
 
 
-@jax.jit
+@kept()
 def _draw(
     mean: jax.Array, factor: jax.Array, members: jax.Array, numbers: jax.Array, seed: jax.Array
 ) -> Float[jax.Array, "S P"]:
@@ -71,7 +72,7 @@ class _Carry(NamedTuple):
     noisy: Any
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@kept((0, 1, 2))
 def _free_block(
     network: Network,
     terms: Terms,
@@ -112,7 +113,7 @@ def _free_block(
     return carry, clean, noisy
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@kept((0, 1, 2, 3))
 def _ahead_block(
     network: Network,
     terms: Terms,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -29,6 +28,7 @@ from occamid.training.curvature import recursive
 from occamid.training.fading import Faded
 from occamid.training.free_run import MOST_WEIGHTS, Refined
 from occamid.training.model import Model
+from occamid.training.programs import kept
 from occamid.training.state_space.fitted import Fitted
 from occamid.training.state_space.observed import observed
 
@@ -315,7 +315,7 @@ def _gram(model: Model, data: Windows, places: Int[Array, " n"]) -> Float[Array,
     return np.stack([J @ J.T for J in each])  # half of an einsum's work, in BLAS
 
 
-@partial(jax.jit, static_argnums=0)
+@kept((0,))
 def _jacobian(
     network: Network, params: Any, data: Windows, places: jax.Array
 ) -> Float[jax.Array, "n RT ny"]:
@@ -333,7 +333,7 @@ def _jacobian(
     return jax.lax.map(along, places, batch_size=64)
 
 
-_sweep = jax.jit(recursive, static_argnums=0)
+_sweep = kept((0,))(recursive)
 
 
 def _diagonals(model: Model, data: Windows, places: Int[Array, " n"]) -> Float[Array, "ny n"]:
@@ -343,7 +343,7 @@ def _diagonals(model: Model, data: Windows, places: Int[Array, " n"]) -> Float[A
     return np.stack([flatten(model.network, tree)[places] for tree in found])
 
 
-@partial(jax.jit, static_argnums=0)
+@kept((0,))
 def _first_order(
     network: Network, params: Any, data: Windows
 ) -> tuple[dict[str, jax.Array], Float[jax.Array, " ny"]]:

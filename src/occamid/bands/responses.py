@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ from occamid.errors import DataError
 from occamid.networks import Network, unobserved
 from occamid.networks.algebra import solve
 from occamid.networks.flat import size
+from occamid.training.programs import kept
 
 Array = np.ndarray
 FREQUENCIES = 80
@@ -145,7 +145,7 @@ def _members(
     return found, np.array(shares)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@kept((0, 1, 2))
 def _with_band(
     network: Network,
     r: Terms,
@@ -166,7 +166,7 @@ def _with_band(
     return radius, curves(w), _variances(curves, w, factor)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def _at_rest(
     network: Network,
     r: Terms,

@@ -8,7 +8,6 @@ with the covariance of ``C = F_x C F_xᵀ + Q``.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +24,7 @@ from occamid.networks import Network, unobserved
 from occamid.networks.algebra import solve
 from occamid.networks.flat import size, unflatten
 from occamid.networks.simulate import push, read
+from occamid.training.programs import kept
 
 Array = np.ndarray
 STARTS = (0.0, -1.0, 1.0, -2.0, 2.0)  # standard deviations of the output from its mean
@@ -107,7 +107,7 @@ def _stationary(F_x: Float[Array, "n n"], noise_std: Float[Array, " ny"]) -> Flo
     return solve_discrete_lyapunov(F_x, Q)[-ny:, -ny:]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def _rest(
     network: Network,
     terms: Terms,

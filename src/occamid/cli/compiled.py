@@ -1,8 +1,7 @@
 """Compiled programs are kept from one command to the next, and never half of one.
 
-JAX writes an entry of its cache in place, so a process that is killed leaves part of one behind and
-two processes may write the same.  Each command therefore works in a folder of its own, which begins
-with links to all finished entries; what it adds is moved to the others when it ends.
+Each command works in a folder of its own, which begins with links to all finished entries; what it
+adds is moved to the others when it ends.  A command that is killed leaves nothing among them.
 """
 
 from __future__ import annotations
@@ -19,30 +18,21 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from occamid.training.xla import with_older
+from occamid.training.xla import ENTRY, PROGRAMS, with_older
 
-VARIABLE = "JAX_COMPILATION_CACHE_DIR"
-SETTINGS = {
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
-    # else the folder's name is part of every entry's, and no command finds those of another
-    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
-}
 FLAGS = "XLA_FLAGS"
 LARGEST = 1_000_000_000  # bytes; the oldest entries beyond are removed
 OLDEST = 7 * 24 * 3600  # seconds after which a folder that a killed command left is removed
-ENTRY = "-cache"  # what the names of JAX's entries end with
 
 
 @contextmanager
 def kept_programs() -> Iterator[None]:
-    """The environment of a command: read when JAX is imported.
+    """The environment of a command, set before JAX is imported.
 
     Where nothing can be written, or where the user has named a folder, nothing is kept here.
     """
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
     os.environ[FLAGS] = with_older(os.environ.get(FLAGS, ""))
-    if VARIABLE in os.environ:
+    if PROGRAMS in os.environ:
         yield
         return
     try:
@@ -53,11 +43,11 @@ def kept_programs() -> Iterator[None]:
     except OSError:
         yield
         return
-    os.environ[VARIABLE] = str(own)
+    os.environ[PROGRAMS] = str(own)
     try:
         yield
     finally:
-        os.environ.pop(VARIABLE, None)
+        os.environ.pop(PROGRAMS, None)
         if not jobs_left():  # else one that was stopped may still write
             publish(own, shared)
         shutil.rmtree(own, ignore_errors=True)

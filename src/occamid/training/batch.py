@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +16,7 @@ from occamid.data.windows import Terms, Windows, windows
 from occamid.errors import DataError
 from occamid.networks import Network, is_matrix, simulate
 from occamid.training.model import Model
+from occamid.training.programs import kept
 from occamid.training.settings import Settings
 
 Array = np.ndarray
@@ -227,7 +227,7 @@ def summarise(network: Network, params: Mapping[str, Array]) -> dict[str, Array]
     }
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def free_runs(
     network: Network, terms: Terms, params: Any, data: Windows, forced: int
 ) -> Float[jax.Array, "B T ny"]:

@@ -27,6 +27,7 @@ from occamid.networks import Network, Observer
 from occamid.networks.algebra import root, solve
 from occamid.networks.flat import flatten, unflatten
 from occamid.training.levenberg import least_squares
+from occamid.training.programs import kept
 from occamid.training.wide import again, in_room
 
 Array = np.ndarray
@@ -75,7 +76,7 @@ def _in_room(
     return found[:count, : network.hidden[0]]
 
 
-@partial(jax.jit, static_argnums=0)
+@kept((0,))
 def _first_states(
     network: Observer,
     params: Any,

@@ -35,6 +35,7 @@ from occamid.training.lanes import Lanes, in_lanes, runs, sensitivities
 from occamid.training.levenberg import FIRST_DAMPING, damped, lower, next_damping
 from occamid.training.members import members_of
 from occamid.training.model import Model
+from occamid.training.programs import kept
 from occamid.training.wide import widen
 
 Array = np.ndarray
@@ -211,7 +212,7 @@ def collapse(model: Model) -> Model:
     return replace(model, network=flat, weights=weights, prior_widths=None)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@kept((0, 1, 2))
 def _refine(
     network: Network,
     terms: Terms,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from occamid.networks.flat import flatten, size, unflatten
 from occamid.training.batch import free_runs
 from occamid.training.first_outputs import begun
 from occamid.training.model import Model, k_steps
+from occamid.training.programs import kept
 from occamid.training.wide import again, places_in, widen
 
 Array = np.ndarray
@@ -107,7 +107,7 @@ def members_of(models: Sequence[Model]) -> Members:
     return Members(like, weights, places)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 4))
+@kept((0, 1, 4))
 def _predictions(
     network: Network, terms: Terms, params: Any, data: Windows, horizon: int
 ) -> Float[jax.Array, "K T ny"]:

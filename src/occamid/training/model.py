@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -21,6 +20,7 @@ from occamid.networks import Network, Observer, is_matrix, of_filter, simulate
 from occamid.networks.flat import flatten, unflatten
 from occamid.training.curvature import CURVATURES
 from occamid.training.first_outputs import begun
+from occamid.training.programs import kept
 from occamid.training.stepping import Stepper
 
 Array = np.ndarray
@@ -269,23 +269,23 @@ def k_steps(
     return jax.vmap(one)(data)
 
 
-_predict = jax.jit(k_steps, static_argnums=(0, 1, 4))
+_predict = kept((0, 1, 4))(k_steps)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def _free_run(
     network: Network, terms: Terms, params: Any, data: Windows, forced: int
 ) -> Float[jax.Array, "R T ny"]:
     return jax.vmap(lambda e: simulate.free_run(network, terms, params, e, forced))(data)
 
 
-@partial(jax.jit, static_argnums=0)
+@kept((0,))
 def _energy(network: Network, params: Any, data: Windows, weight: jax.Array) -> jax.Array:
     residual = (network.apply(params, data.z) - data.y) * data.valid
     return 0.5 * jnp.sum(weight * residual**2)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def _curvature(
     method: str, network: Network, params: Any, data: Windows, weight: jax.Array
 ) -> dict[str, jax.Array]:

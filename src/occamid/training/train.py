@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from occamid.training.batch import DIVERGED, Batch, summarise
 from occamid.training.cores import cores, on_cpu
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
+from occamid.training.programs import Compiled, kept
 from occamid.training.provenance import provenance, provenance_key
 from occamid.training.settings import Settings
 from occamid.training.xla import for_training
@@ -153,7 +154,7 @@ def _precision(settings: Settings) -> Iterator[None]:
         yield
 
 
-@partial(jax.jit, static_argnums=0)
+@kept((0,))
 def init_batch(program: Program, seed: jax.Array, restarts: jax.Array, lam: jax.Array) -> State:
     """Initial states; a restart's weights depend on the seed and its number alone."""
     key = jax.random.key(seed)
@@ -169,15 +170,15 @@ def _cycle_of_all(
     return jax.vmap(one, in_axes=(0, None, None))(state, data, experiments)
 
 
-def cycle_program(network: Network) -> Any:
+def cycle_program(network: Network) -> Compiled:
     """The compiled cycle of a chunk of such networks; on a CPU chunks run on a core each."""
     return _cycle_program(on_cpu(), isinstance(network, MLP))
 
 
 @cache
-def _cycle_program(cpu: bool, perceptrons: bool) -> Any:
+def _cycle_program(cpu: bool, perceptrons: bool) -> Compiled:
     options = for_training(perceptrons) if cpu else None
-    return jax.jit(_cycle_of_all, static_argnums=0, donate_argnums=2, compiler_options=options)
+    return Compiled(_cycle_of_all, (0,), donate_argnums=2, compiler_options=options)
 
 
 def bytes_per_model(program: Program, data: Windows, experiments: Windows) -> int:
@@ -247,7 +248,7 @@ def _run(
 
     began = time.perf_counter()
     one = cycle_program(program.network)
-    one.lower(program, schedule, start(parts[0]), data, experiments).compile()
+    one.ready(program, schedule, start(parts[0]), data, experiments)
     compiled = time.perf_counter()
 
     report = _Reporter(progress, len(parts) * settings.cycles, models, compiled)
@@ -300,7 +301,7 @@ def _advance(
 
     if checkpoints is None:
         return run(state)
-    like = cycle_program(program.network).eval_shape(program, schedule, state, data, experiments)
+    like = cycle_program(program.network).ready(program, schedule, state, data, experiments)
     found = checkpoints.load(key, number, like)
     if found is None:
         found = run(state)

@@ -1,4 +1,4 @@
-"""What XLA is told about compiling for a CPU, as far as its version knows it.
+"""What XLA is told about compiling for a CPU, as far as its version knows it; where its work goes.
 
 Its older way to emit loops makes programs ready in half the time, and all but those of perceptrons
 in training run as fast.  An unknown flag ends a process, an unknown option a training.
@@ -10,6 +10,8 @@ import os
 from importlib.metadata import version
 from typing import Any
 
+PROGRAMS = "OCCAMID_PROGRAMS"  # a variable: the folder where compiled programs are kept, and
+ENTRY = "-cache"  # what their names end with
 NEWER = "xla_cpu_use_fusion_emitters"
 AT_ONCE = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # who sets it wants programs soon, not fast ones
 KNOWN = "0.10."  # versions of jaxlib with both ways; 0.11 has the newer one alone

@@ -89,9 +89,8 @@ def batched(network: Network, data: Windows) -> tuple[Callable[..., Any], Callab
 
 
 COMPILE = """
-import jax, sys
-jax.config.update("jax_compilation_cache_dir", sys.argv[1])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+import os, sys
+os.environ["OCCAMID_PROGRAMS"] = sys.argv[1]
 from occamid_benchmarks.studies import core
 settings = core.ROWS[sys.argv[2]].replace(epochs=1)
 result = core.train(core.records(sys.argv[2]).estimation, settings)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from occamid.training.cores import on_cpu
+from occamid.training.programs import kept
 from occamid.training.state_space.levenberg import Expansion
 from occamid.training.state_space.sensitivity import BLOCK, Sums, sums
 from occamid.training.state_space.trajectory import Run, Segments, Sizes, arrange, free_run, split
@@ -234,7 +235,7 @@ def _of_each(one: Callable[..., Any], width: int, count: Any, *args: Any) -> Any
     return jax.lax.fori_loop(0, -(-count // width), put, blank)
 
 
-@partial(jax.jit, static_argnums=0)
+@kept((0,))
 def _trial(
     way: Way, data: Segments, count: int, w: Float[Any, "M P"], carry: Carry
 ) -> tuple[jax.Array, ...]:
@@ -249,7 +250,7 @@ def _trial(
     return found
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@kept((0, 1, 2))
 def _expand(
     way: Way,
     pieces: int,
@@ -270,7 +271,7 @@ def _expand(
     return found
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@kept((0, 1))
 def _bend(
     way: Way,
     pieces: int,

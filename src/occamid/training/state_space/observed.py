@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ from occamid.data.windows import Terms, roomy
 from occamid.networks import Live, Observer, is_matrix, of_filter
 from occamid.networks.flat import flatten, unflatten
 from occamid.training.model import Model
+from occamid.training.programs import kept
 from occamid.training.state_space.fitted import Fitted, as_network
 from occamid.training.wide import in_room
 
@@ -132,7 +132,7 @@ def disturbance(network: Observer, weights: dict[str, Array], record: Record) ->
     return float(DISTURBANCES[np.flatnonzero(good)[-1]])
 
 
-@partial(jax.jit, static_argnums=0)
+@kept((0,))
 def _misses(
     network: Observer,
     params: Any,

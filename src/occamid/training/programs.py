@@ -1,0 +1,189 @@
+"""Compiled programs that are kept with what calls them: nothing is traced twice on one machine.
+
+JAX's own cache finds machine code only by tracing and lowering a function first, which for our many
+small programs takes far longer than reading them.  A function that is :func:`kept` is found by its
+name, its static arguments and the shapes of the others; of the source of this package, the
+versions of JAX, its settings and the device nothing may differ.
+
+Entries lie in the folder that the variable :data:`~occamid.training.xla.PROGRAMS` names; without
+it programs are kept in memory alone.  So they are beside a cache of JAX's own: what that has read
+cannot be written again.  As with JAX's entries, whoever can write there can run code here.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.serialize_executable import deserialize_and_load, serialize
+
+from occamid.training.cores import device
+from occamid.training.xla import ENTRY, PROGRAMS
+
+LEAST = 0.1  # seconds that a program must have taken to be worth an entry
+PACKAGE = Path(__file__).parent.parent
+CHECK = 32  # bytes in front of an entry that tell whether it is whole
+SETTINGS = "XLA_FLAGS", "JAX_", "LIBTPU_"  # variables that change what is compiled
+
+
+class Compiled:
+    """A function whose compiled programs are kept; it is called as ``jax.jit`` of it would be.
+
+    Args:
+        function: what is compiled.
+        static: the numbers of its static arguments.
+        options: of ``jax.jit``.
+    """
+
+    def __init__(self, function: Callable[..., Any], static: Sequence[int], **options: Any) -> None:
+        self.jitted = jax.jit(function, static_argnums=tuple(static), **options)
+        self.static = frozenset(static)
+        self.name = f"{function.__module__}.{function.__qualname__}"
+        self.options = repr(sorted(options.items()))
+        self.__doc__, self.__wrapped__ = function.__doc__, function
+        self._found: dict[Hashable, Any] = {}
+        self._locks: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+        _ALL.append(self)
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the program for these arguments; inside another program, be a part of that."""
+        dynamic = tuple(arg for k, arg in enumerate(args) if k not in self.static)
+        leaves, tree = jax.tree.flatten(dynamic)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return self.jitted(*args)
+        return self._program(args, dynamic, leaves, tree)(*dynamic)
+
+    def ready(self, *args: Any) -> Any:
+        """Make the program for these arguments without running it; shapes of its results."""
+        dynamic = tuple(arg for k, arg in enumerate(args) if k not in self.static)
+        return self._program(args, dynamic, *jax.tree.flatten(dynamic)).out_info
+
+    def forget(self) -> None:
+        """Give up the programs in memory."""
+        with self._lock:
+            self._found, self._locks = {}, {}
+
+    @property
+    def programs(self) -> int:
+        """How many there are in memory."""
+        return len(self._found)
+
+    def _program(self, args: tuple, dynamic: tuple, leaves: list[Any], tree: Any) -> Any:
+        statics = tuple(args[k] for k in sorted(self.static) if k < len(args))
+        double = jax.config.read("jax_enable_x64")
+        key = (statics, tree, tuple(map(_kind, leaves)), double, device())
+        found = self._found.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:  # who comes second waits for the first
+            found = self._found.get(key)
+            if found is None:
+                path = _path(self.name, self.options, key)
+                found = _read(path, dynamic) if path else None
+            if found is None:
+                began = time.perf_counter()
+                found = self.jitted.lower(*args).compile()
+                if path and time.perf_counter() - began >= LEAST:
+                    _write(path, found)
+            self._found[key] = found
+        return found
+
+
+_ALL: list[Compiled] = []
+
+
+def kept(static: Sequence[int] = (), **options: Any) -> Callable[[Callable[..., Any]], Compiled]:
+    """Decorate a function that is compiled, with the numbers of its static arguments."""
+    return partial(Compiled, static=static, **options)
+
+
+def forget() -> None:
+    """Give up all programs in memory, JAX's too."""
+    for one in _ALL:
+        one.forget()
+    jax.clear_caches()
+
+
+def _kind(leaf: Any) -> Hashable:
+    """What a program depends on in an argument: type for Python's numbers, else shape and type."""
+    if isinstance(leaf, (bool, int, float, complex)):
+        return type(leaf).__name__
+    return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
+
+
+def _path(name: str, options: str, key: tuple) -> Path | None:
+    """Where a program is kept; nowhere if its static arguments have no lasting description."""
+    folder = os.environ.get(PROGRAMS)
+    if not folder or jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
+        return None
+    statics, tree, kinds, double, place = key
+    about = repr((name, options, statics, str(tree), kinds, double, place.device_kind))
+    if " at 0x" in about:
+        return None
+    digest = sha256(f"{_surroundings()} {about}".encode()).hexdigest()
+    return Path(folder) / f"{name}-{digest}{ENTRY}"
+
+
+@cache
+def _surroundings() -> str:
+    """Versions, settings and the source of this package."""
+    found = sha256(jax.__version__.encode())
+    for name in sorted(os.environ):
+        if name.startswith(SETTINGS):
+            found.update(f"{name}={os.environ[name]};".encode())
+    for path in sorted(PACKAGE.rglob("*.py")):
+        found.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+@cache
+def _algebra_at_hand() -> None:
+    """Let JAX look up LAPACK, which it does when it lowers a call of it; else programs crash."""
+    with jax.enable_x64(True):
+        jax.jit(jnp.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), float))
+
+
+def _write(path: Path, compiled: Any) -> None:
+    """Put an entry there as a whole, or none where that cannot be done."""
+    try:
+        payload, _, tree = serialize(compiled)
+        shape = jax.tree.unflatten(tree, range(tree.num_leaves))
+        content = pickle.dumps((payload, shape))
+    except Exception:  # what JAX cannot write, or Python cannot: it is traced again next time
+        return
+    with suppress(OSError):
+        number, name = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(number, "wb") as file:
+            file.write(sha256(content).digest() + content)
+        os.replace(name, path)
+
+
+def _read(path: Path, dynamic: tuple) -> Any:
+    """The program of an entry, if there is one that is whole and can be used here."""
+    try:
+        content = path.read_bytes()
+        if sha256(content[CHECK:]).digest() != content[:CHECK]:
+            return None
+        payload, shape = pickle.loads(content[CHECK:])
+        trees = jax.tree.structure((dynamic, {})), jax.tree.structure(shape)
+        place = device()
+        _algebra_at_hand()
+        return deserialize_and_load(
+            payload, *trees, backend=place.client, execution_devices=[place]
+        )
+    except Exception:  # of another kind than expected: it is compiled again
+        return None
