@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -159,3 +161,41 @@ def test_two_jobs_of_different_kinds_share_the_cores(allowed: int) -> None:
         assert both(lambda: cores(), lambda: "text") == (1, "text")
         with pytest.raises(ZeroDivisionError):
             both(lambda: 1 // 0, lambda: None)
+
+
+GPUS = """
+from functools import partial
+import jax, jax.numpy as jnp, numpy as np
+from occamid import Settings, Record, train
+from occamid.training import cores, train as training
+def where(_=None):
+    return next(iter(jnp.ones(1).devices())).id
+assert cores.side_by_side([where] * 4) == [0] * 4  # two devices of cores are one
+rng = np.random.default_rng(0)
+u = rng.normal(size=200)
+record = Record(u=u, y=np.convolve(u, [0.0, 1.0, 0.5])[:200])
+settings = Settings(hidden=(3,), input_lags=2, output_lags=2, restarts=4, epochs=5, cycles=2)
+alone = train(record, settings)
+cores.on_cpu = training.on_cpu = lambda: False  # as if they were GPUs
+assert cores.side_by_side([where] * 4) == [0, 1, 0, 1]
+inner = partial(cores.side_by_side, [where] * 2)  # what a job begins stays where the job is
+assert cores.side_by_side([inner, inner]) == [[0, 0], [1, 1]]
+with jax.default_device(jax.devices()[1]):
+    assert cores.side_by_side([where] * 3) == [1] * 3
+used, begin = set(), training.init_batch
+def watched(*args):
+    used.add(cores.device().id)
+    return begin(*args)
+training.init_batch = watched
+shared = train(record, settings)
+assert used == {0, 1}
+for name in alone.params:
+    np.testing.assert_allclose(alone.params[name], shared.params[name], rtol=1e-4, atol=1e-6)
+"""
+
+
+def test_several_gpus_share_jobs_and_restarts(tmp_path: Path) -> None:
+    """Two devices of this machine in their place: each has its turn, and the weights are equal."""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    env = {**os.environ, "XLA_FLAGS": flags, "OCCAMID_THREADS": "4"}
+    subprocess.run([sys.executable, "-c", GPUS], env=env, check=True)

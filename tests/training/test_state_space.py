@@ -1,9 +1,10 @@
 """State-space fits: sums over time against dense autodiff, evidence, starts, first states."""
 
+import sys
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +22,13 @@ from occamid.training.state_space import (
     search,
     start,
 )
-from occamid.training.state_space.fit import error, linear, nonlinear, run
+from occamid.training.state_space.fit import Data, error, linear, nonlinear, run
 from occamid.training.state_space.fitted import Fitted, as_flat, as_network, basis_changes
 from occamid.training.state_space.normal_equations import FreeRuns, chunks
 from occamid.training.state_space.observed import observed
 from occamid.training.state_space.priors import prior_of, standardised, weights_of
 from occamid.training.state_space.resizing import repacked, widened
+from occamid.training.state_space.search import by_score
 from occamid.training.state_space.sensitivity import Sums, sums
 from occamid.training.state_space.start import excerpt
 from occamid.training.state_space.trajectory import (
@@ -569,3 +571,37 @@ def test_a_state_space_model_starts_from_the_state_that_explains_its_first_outpu
     expected = scaling.undo_y(simulate(fit.sizes, fit.weights, after.u[1:], x)[1])
     # nearly: the filter begins there and sees the same outputs again
     np.testing.assert_allclose(model.simulate(new, 12).mean[12:], expected[11:], atol=1e-4)
+
+
+class _Lanes(NamedTuple):
+    """A stage that knows its orders only; ``picked`` says which of its fits were taken."""
+
+    orders: np.ndarray
+    taken: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("scores", "members", "taken"),
+    [
+        # of order 2 one is as good as the best, of order 6: it comes first, the others by score
+        ([1.04, 1.5, 1.3, 1.0, 1.2], 4, [[0, 2], [0, 1]]),
+        # a smaller order that is not as good stays where its score puts it
+        ([1.06, 1.5, 1.3, 1.0, 1.2], 3, [[0, 1], [0]]),
+        # what is twice as bad is not finished, however few there are
+        ([3.0, 2.1, np.inf, 1.0, 2.0], 9, [[0, 1]]),
+    ],
+)
+def test_the_best_restarts_of_all_orders_are_finished(
+    monkeypatch: pytest.MonkeyPatch, scores: list[float], members: int, taken: list[list[int]]
+) -> None:
+    searching = sys.modules[by_score.__module__]  # the package has a function of that name
+    stages: Any = [_Lanes(np.array([2, 2, 3])), _Lanes(np.array([6, 6]))]
+    orders = np.concatenate([stage.orders for stage in stages])
+    monkeypatch.setattr(searching, "all_scores", lambda *_: (orders, np.array(scores)))
+    monkeypatch.setattr(
+        searching, "picked", lambda stage, lanes: stage._replace(taken=tuple(lanes.tolist()))
+    )
+    found: Any = by_score(Data((), (), (), (), ()), stages, members)
+    assert [list(stage.taken) for stage in found] == taken
+    if scores[0] <= 1.05:
+        assert found[0].orders.tolist() == [2, 2, 3]

@@ -149,10 +149,10 @@ class Workshop:
             rows.append((scaled.u, scaled.y, seen.astype(float)))
         plan = plan.halved() if self.budget.compared else plan
         found = [observed_posterior(fit, last, scaling) for fit in search(rows, plan)]
-        return self._of_one_order(found)
+        return found if self.lesson.rows(True) <= plan.rows else self._of_one_order(found)
 
     def _of_one_order(self, posteriors: Sequence[Posterior]) -> list[Posterior]:
-        """Those of the smallest order that runs free about as well as the best.
+        """Of a long record those of the smallest order that runs free about as well as the best.
 
         From a few known outputs a model with more states than the process may begin so badly that
         its better fit is worth nothing, and farther out than it was fitted it errs more.

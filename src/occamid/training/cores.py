@@ -1,4 +1,4 @@
-"""How many cores this process may use (asked for, allowed, paid for), jobs on them; a GPU or not.
+"""How many cores this process may use (asked for, allowed, paid for), jobs on them; GPUs or not.
 
 Jobs are threads: compiling and running programs lets go of Python's lock, and what one thread has
 compiled serves the others.
@@ -53,6 +53,7 @@ def _quota() -> int:
 def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
     """The results of independent jobs, in their order; as many at a time as there are cores.
 
+    Where there are several GPUs, the jobs take turns on them.
     The first job that fails, or Ctrl-C, ends it: what has not begun is not begun.
     """
     threads = min(len(jobs), cores())
@@ -61,7 +62,8 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
     pool = ThreadPoolExecutor(threads, thread_name_prefix="occamid-job")
     share = cores() // threads
     try:
-        begun = [pool.submit(partial(_alone, share, job)) for job in jobs]
+        turns = zip(in_turn(len(jobs)), jobs, strict=True)
+        begun = [pool.submit(partial(_alone, share, place, job)) for place, job in turns]
         found = [future.result() for future in begun]
     except BaseException:  # what runs is not waited for
         pool.shutdown(wait=False, cancel_futures=True)
@@ -76,10 +78,22 @@ def both(one: Callable[[], T], other: Callable[[], S]) -> tuple[T, S]:
     return first, second
 
 
-def _alone(share: int, job: Callable[[], T]) -> T:
-    """A job in a thread of its own, which uses no more than its share."""
-    with limited(share):
+def _alone(share: int, place: Any, job: Callable[[], T]) -> T:
+    """A job in a thread of its own, on one device, which uses no more than its share."""
+    with limited(share), jax.default_device(place):
         return job()
+
+
+def devices() -> list[Any]:
+    """Where jobs may run: on all GPUs, unless JAX was told one of them; cores are one device."""
+    told = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return [told] if told is not None or on_cpu() else jax.local_devices()
+
+
+def in_turn(jobs: int) -> list[Any]:
+    """A device for each of so many jobs, to be JAX's default in its thread; none is JAX's own."""
+    each = devices()
+    return [each[k % len(each)] for k in range(jobs)]
 
 
 def device() -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ from occamid.networks import (
     matrices,
 )
 from occamid.training.batch import DIVERGED, Batch, summarise
-from occamid.training.cores import cores, on_cpu
+from occamid.training.cores import cores, devices, in_turn, on_cpu
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
 from occamid.training.evidence import Prior
 from occamid.training.programs import Compiled, kept
@@ -236,7 +236,7 @@ def _run(
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
     models = len(lam)
-    workers = cores() if on_cpu() else 1
+    workers = cores() if on_cpu() else len(devices())
     memory = budget(settings, program.network, workers)
     chunk = plan_chunks(models, bytes_per_model(program, data, experiments), memory, workers)
     parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
@@ -255,8 +255,8 @@ def _run(
     stop = threading.Event()
     advance = partial(_advance, program, schedule, data, experiments, checkpoints)
 
-    def run(part: np.ndarray) -> list[Kept]:
-        with _precision(settings):
+    def run(part: np.ndarray, place: Any) -> list[Kept]:
+        with _precision(settings), jax.default_device(place):
             state, kept = start(part), []
             key = digest_of(provenance_key(), settings.to_toml(), schedule, state, data)
             for number in range(settings.cycles):
@@ -273,7 +273,7 @@ def _run(
 
     with ThreadPoolExecutor(workers) as pool:
         try:
-            chunks = list(pool.map(run, parts))
+            chunks = list(pool.map(run, parts, in_turn(len(parts))))
         except BaseException:  # Ctrl-C too: the other threads stop after their cycle
             stop.set()
             raise

@@ -4,7 +4,7 @@ Linear models of all orders are fitted side by side.  The order of a linear mode
 smallest BIC (:mod:`~occamid.training.criterion`) with ``k = n (nu + ny) + nu ny + ny``, the free
 parameters of order n.  For networks with units that says little, and neither does the
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
-back, the smallest order about as good as the best is taken, and its best restarts are finished.
+back, and the best of all orders are finished; together they err less than those of one order.
 Short pieces of a long record do not show what drifts: there the best restarts of several orders run
 some iterations through all of it, and those of the best order and of one with fewer states go on;
 whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
@@ -55,6 +55,7 @@ from occamid.training.state_space.trajectory import split
 Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
 AS_GOOD = 1.05  # times the best score: a smaller order, or fewer units, are taken
+BEHIND = 2.0  # times the best score: such a restart is not finished
 SHORTEST = 60  # rows in all that a fit is made of
 FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations
 NONE = "no state-space model runs free on these records"
@@ -70,7 +71,8 @@ class Search:
         units: number of units; 0 is a linear model.  Models of long records begin with half of them
             and may get twice as many, unless they are ``fixed``.
         restarts: starts of the units for every order.
-        members: how many fits of each order are finished at most.
+        members: how many fits of each order are finished at most; of short records twice as many,
+            of any orders.
         screening: iterations of every restart on part of the rows.
         iterations: of those that are finished, on all rows.
         rows: the most that restarts are screened on.
@@ -107,7 +109,7 @@ class Search:
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:
     """The finished fits; inputs, outputs and weights in scaled units.
 
-    Of short records they are of one order, the best score first; of long ones of several.
+    Where there are several orders, the first is of the smallest that is about as good as the best.
     """
     rows = [row for row in rows if np.any(row[2] > 0)]
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
@@ -138,8 +140,8 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
             bases = [linear(data, orders, quick, report) for orders in parts]
             found = [nonlinear(data, base, quick, report) for base in bases]
             if short:
-                best = by_score(data, found, plan.members)
-                stages = [moved(best, whole, short, plan.seed)]
+                best = by_score(data, found, 2 * plan.members)
+                stages = [moved(stage, whole, short, plan.seed) for stage in best]
             else:
                 each = finalists(data, found, plan.members)
                 begun = [moved(stage, whole, short, plan.seed) for stage in each]
@@ -234,15 +236,16 @@ def _place(stages: Sequence[Stage], fit: int) -> tuple[Stage, int]:
     raise IndexError(fit)
 
 
-def by_score(data: Data, stages: Sequence[Stage], members: int) -> Stage:
-    """The best restarts, on the scored rows, of the smallest order about as good as the best."""
+def by_score(data: Data, stages: Sequence[Stage], members: int) -> list[Stage]:
+    """The best restarts on the scored rows, whatever their order; none that is far behind.
+
+    The first is the best one of the smallest order about as good as the best.
+    """
     orders, scores = all_scores(data, stages)
     best = {n: np.min(scores[orders == n]) for n in np.unique(orders)}
     order = next(n for n in sorted(best) if best[n] <= AS_GOOD * min(best.values()))
-    fits = np.flatnonzero((orders == order) & np.isfinite(scores))
-    fits = fits[np.argsort(scores[fits], kind="stable")][:members]
-    stage, first = _place(stages, int(fits[0]))  # one order is in one stage
-    return picked(stage, fits - (fits[0] - first))
+    ranked = np.argsort(np.where((orders == order) & (scores == best[order]), 0.0, scores))
+    return those(stages, ranked[scores[ranked] <= BEHIND * scores.min()][:members])
 
 
 def finalists(data: Data, stages: Sequence[Stage], restarts: int) -> list[Stage]:
@@ -251,13 +254,14 @@ def finalists(data: Data, stages: Sequence[Stage], restarts: int) -> list[Stage]
     ranked = np.argsort(scores, kind="stable")[: int(np.isfinite(scores).sum())]
     first = np.sort(np.unique(orders[ranked], return_index=True)[1])  # of each order
     best = [ranked[orders[ranked] == n][:restarts] for n in orders[ranked][first][:FINALISTS]]
-    taken = np.isin(np.arange(len(orders)), np.concatenate(best))
-    each = np.split(taken, np.cumsum([len(stage.orders) for stage in stages])[:-1])
-    return [
-        picked(stage, np.flatnonzero(own))
-        for stage, own in zip(stages, each, strict=True)
-        if own.any()
-    ]
+    return those(stages, np.concatenate(best))
+
+
+def those(stages: Sequence[Stage], fits: Int[Array, " m"]) -> list[Stage]:
+    """Some of the fits of all stages, in their stages and in their order."""
+    first = np.cumsum([0, *(len(stage.orders) for stage in stages)])
+    place = np.searchsorted(first, fits, side="right") - 1
+    return [picked(stages[k], fits[place == k] - first[k]) for k in dict.fromkeys(place.tolist())]
 
 
 def tasted(stages: Sequence[Stage], data: Data, plan: Search, report: Report | None) -> list[Stage]:
