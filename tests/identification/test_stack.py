@@ -156,6 +156,21 @@ def test_the_leading_family_keeps_a_share() -> None:
     assert found.shares["a"] >= LEAST / (1 + LEAST)
 
 
+@pytest.mark.parametrize(("same", "taken"), [(0.35, ["a", "b"]), (0.0, ["a", "b", "c"])])
+def test_a_more_flexible_kind_must_be_worth_it(same: float, taken: list[str]) -> None:
+    """Beside two simple families a flexible one, which errs much as both do or in its own way."""
+    kinds = [Family("a", "simple", "a"), Family("b", "simple", "b"), Family("c", "flexible", "c")]
+    errors = independent(3)
+    errors["c"] = errors["c"] + same * (errors["a"] + errors["b"])
+    found = stacked(kinds, heard(errors), "a", np.ones(1))
+    assert found is not None
+    assert list(found.shares) == taken
+    alike = [replace(family, kind="simple") for family in kinds]
+    found = stacked(alike, heard(errors), "a", np.ones(1))
+    assert found is not None
+    assert list(found.shares) == ["a", "b", "c"]
+
+
 def test_the_largest_share_leads() -> None:
     """The referee prefers the simpler of two that are about as good; together they are better."""
     rng = np.random.default_rng(3)

@@ -54,36 +54,60 @@ def stacked(
     leading: str,
     spread: Float[Array, " ny"],
 ) -> Stack | None:
-    """The leading family with others beside it, where that is worth more than simplicity."""
+    """The leading family with others beside it, where that is worth more than simplicity.
+
+    So must be every kind of families that is more flexible than the leading one.
+    """
     where = [fold for _, fold in heard[leading].models]
-    same = [
-        n
+    same = {
+        n: h
         for n, h in heard.items()
         if all(f is g for (_, f), g in zip(h.models, where, strict=True))
-    ]
-    names = [leading, *(name for name in same if name != leading)]
-    folds = len(where)
-    if len(names) < 2 or folds < FEWEST_FOLDS:
+    }
+    if len(same) < 2 or len(where) < FEWEST_FOLDS:
         return None
-    products = np.stack([_products(heard, names, k, spread) for k in range(folds)])
-    together, alone = Hearing(), Hearing()
-    for k in range(folds):
+    alone = Hearing()
+    for k in range(len(where)):
+        one, _ = choose(tried, {name: _without(h, k) for name, h in same.items()}, spread)
+        alone.misses.append(same[one].misses[k])
+    kinds = {f.name: f.kind for f in tried}
+    every = list(dict.fromkeys(kinds.values()))
+    found = []
+    for flexible in range(every.index(kinds[leading]), len(every)):
+        others = [n for n in same if n != leading and kinds[n] in every[: flexible + 1]]
+        found.append(_of(same, [leading, *others], spread))
+    errors = [_error(hearing, spread) for _, hearing in found]
+    best = int(np.argmin(errors))
+    simplest = next((k for k, e in enumerate(errors) if e <= PRICE * errors[best]), best)
+    shares, together = found[simplest]
+    gain = _error(alone, spread) / _error(together, spread)
+    if gain < PRICE or len(shares) < 2 or shares[leading] > 1 - LEAST:
+        return None
+    return Stack(shares, together, gain)
+
+
+def _of(
+    heard: Mapping[str, Hearing], names: list[str], spread: Float[Array, " ny"]
+) -> tuple[dict[str, float], Hearing]:
+    """The shares of these families, and how they did with shares from the other folds."""
+    folds = heard[names[0]].models
+    products = np.stack([_products(heard, names, k, spread) for k in range(len(folds))])
+    together = Hearing()
+    for k, (_, fold) in enumerate(folds):
         shares = shares_of(np.sum(np.delete(products, k, axis=0), axis=0))
-        models = [heard[name].models[k][0] for name in names]
-        together.models.append((beside(models, shares), where[k]))
+        together.models.append((beside([heard[n].models[k][0] for n in names], shares), fold))
         each = [heard[name].misses[k] for name in names]
         together.misses.append(
             [np.tensordot(shares, parts, axes=1) for parts in zip(*each, strict=True)]
         )
-        one, _ = choose(tried, {name: _without(heard[name], k) for name in names}, spread)
-        alone.misses.append(heard[one].misses[k])
-    gain = np.sqrt(mean_square(pieces_of(alone, spread)) / mean_square(pieces_of(together, spread)))
     shares = shares_of(np.sum(products, axis=0))
     shares[0] = max(shares[0], LEAST)
-    if gain < PRICE or shares[0] > 1 - LEAST:
-        return None
     kept = {n: float(s / shares.sum()) for n, s in zip(names, shares, strict=True) if s > 0}
-    return Stack(kept, together, float(gain))
+    return kept, together
+
+
+def _error(hearing: Hearing, spread: Float[Array, " ny"]) -> float:
+    return float(np.sqrt(mean_square(pieces_of(hearing, spread))))
 
 
 def _without(hearing: Hearing, fold: int) -> Hearing:
