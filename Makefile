@@ -72,4 +72,4 @@ format: $(STAMP)
 
 # Not runs/, where people's own runs are.
 clean:
-	rm -rf $(VENV) $(PEERS) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(PEERS) .pytest_cache .ruff_cache .mypy_cache .programs

@@ -68,6 +68,16 @@ def test_entries_of_one_command_serve_the_next(home: Path) -> None:
     assert entries(home) == {"one-cache": b"one-cache", "two-cache": b"two-cache"}
 
 
+def test_what_could_not_be_used_is_replaced(home: Path) -> None:
+    for content in (b"spoilt", b"whole"):
+        with compiled.kept_programs():
+            entry = Path(os.environ[PROGRAMS]) / "one-cache"
+            new = entry.with_name("new")
+            new.write_bytes(content)
+            new.replace(entry)  # as programs are written
+    assert entries(home) == {"one-cache": b"whole"}
+
+
 def test_two_commands_at_once_leave_whole_entries(home: Path) -> None:
     running = [writer(20, 0.01) for _ in range(2)]
     assert [ended(process) for process in running] == [0, 0]

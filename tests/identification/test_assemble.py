@@ -44,3 +44,17 @@ def test_the_order_that_starts_well_from_few_outputs_is_used(
     assert shop._of_one_order(each) == [each[1]]
     wanted[2] = 0.6
     assert shop._of_one_order(each) == [each[2]]
+
+
+@pytest.mark.parametrize(("rows", "several"), [(300, True), (299, False)])
+def test_only_short_records_mix_orders(
+    monkeypatch: pytest.MonkeyPatch, rows: int, several: bool
+) -> None:
+    """Up to as many rows as restarts are compared on; of more, one order is used."""
+    rng = np.random.default_rng(0)
+    record = Record(u=rng.normal(size=(300, 1)), y=rng.normal(size=(300, 1)))
+    monkeypatch.setattr(assemble, "search", lambda *_: ["one", "other"])
+    monkeypatch.setattr(assemble, "observed_posterior", lambda fit, *_: fit)
+    monkeypatch.setattr(Workshop, "_of_one_order", lambda _, found: found[:1])
+    found = Workshop(whole([record]), BUDGETS["quick"])._state_space(Search((1, 2), rows=rows))
+    assert found == (["one", "other"] if several else ["one"])

@@ -25,6 +25,7 @@ from occamid.training.cores import (
     side_by_side,
     small_algebra,
 )
+from occamid.training.xla import PROGRAMS
 
 
 @pytest.fixture
@@ -197,5 +198,9 @@ for name in alone.params:
 def test_several_gpus_share_jobs_and_restarts(tmp_path: Path) -> None:
     """Two devices of this machine in their place: each has its turn, and the weights are equal."""
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
-    env = {**os.environ, "XLA_FLAGS": flags, "OCCAMID_THREADS": "4"}
-    subprocess.run([sys.executable, "-c", GPUS], env=env, check=True)
+    env = {**os.environ, "XLA_FLAGS": flags, "OCCAMID_THREADS": "4", PROGRAMS: str(tmp_path)}
+    kept = []
+    for _ in range(2):  # each has its own programs, which the second process finds
+        subprocess.run([sys.executable, "-c", GPUS], env=env, check=True)
+        kept.append({path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()})
+    assert kept[0] == kept[1] != {}

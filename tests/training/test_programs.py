@@ -96,9 +96,27 @@ def test_precision_options_and_source_count(
     assert counted.traced == 2
     check(counted.new(compiler_options={"xla_cpu_multi_thread_eigen": False})(2, PAIR, 1.0))
     assert counted.traced == 3
+    with jax.default_matmul_precision("highest"):
+        check(counted.new()(2, PAIR, 1.0))
+    assert counted.traced == 4
     monkeypatch.setattr(programs, "_surroundings", lambda: "another version")
     check(counted.new()(2, PAIR, 1.0))
-    assert counted.traced == 4
+    assert counted.traced == 5
+
+
+OTHER = {"jax_numpy_dtype_promotion": "strict", "jax_default_prng_impl": "rbg"}
+
+
+@pytest.mark.parametrize("name", [*programs.TOLD, programs.AT_ONCE])
+def test_settings_are_looked_at_as_they_are_now(name: str) -> None:
+    before = programs._settings()
+    told = before[[*programs.TOLD, programs.AT_ONCE].index(name)]
+    try:
+        jax.config.update(name, OTHER.get(name, "highest" if told is None else not told))
+        assert programs._settings() != before
+    finally:
+        jax.config.update(name, told)
+    assert programs._settings() == before
 
 
 def test_settings_and_source_are_the_surroundings(
@@ -144,8 +162,19 @@ def test_without_a_folder_memory_serves(monkeypatch: pytest.MonkeyPatch) -> None
     assert one.programs == 1
 
 
-def test_a_folder_that_is_gone_is_no_error(folder: Path) -> None:
+def test_a_folder_is_made(folder: Path) -> None:
     folder.rmdir()
+    counted = Counted()
+    for _ in range(2):
+        check(counted.new()(2, PAIR, 1.0))
+    assert counted.traced == 1
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "file").write_text("")
+    monkeypatch.setenv(PROGRAMS, str(folder / "file"))
     check(Counted().new()(2, PAIR, 1.0))
 
 
@@ -190,11 +219,18 @@ def test_shapes_are_known_before_a_run(counted: Counted) -> None:
 
 
 def test_given_away_arguments_stay_given_away(folder: Path) -> None:
+    traced = []
+
+    def more(x: Any) -> Any:
+        traced.append(x)
+        return x + 1
+
     for _ in range(2):
-        one = Compiled(lambda x: x + 1, (), donate_argnums=0)
+        one = Compiled(more, (), donate_argnums=0)
         x = jnp.ones(100)
         np.testing.assert_array_equal(one(x), 2 * np.ones(100))
         assert x.is_deleted()
+    assert len(traced) == 1
 
 
 SOLVES = """

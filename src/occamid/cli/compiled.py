@@ -7,18 +7,16 @@ adds is moved to the others when it ends.  A command that is killed leaves nothi
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from occamid.training.xla import ENTRY, PROGRAMS, with_older
+from occamid.training.xla import ENTRY, PROGRAMS, processor, with_older
 
 FLAGS = "XLA_FLAGS"
 LARGEST = 1_000_000_000  # bytes; the oldest entries beyond are removed
@@ -61,16 +59,7 @@ def jobs_left() -> bool:
 def folder() -> Path:
     """Where entries are kept for this version of JAX and this kind of processor."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return cache / "occamid" / f"jaxlib-{version('jaxlib')}-{_processor()}"
-
-
-def _processor() -> str:
-    """Entries are machine code: a home folder may be shared by different machines."""
-    about = platform.machine() + platform.processor()
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
-        about += "".join(sorted({n for n in lines if n.startswith(("flags", "model name"))}))
-    return sha256(about.encode()).hexdigest()[:12]
+    return cache / "occamid" / f"jaxlib-{version('jaxlib')}-{processor()}"
 
 
 def tidy(shared: Path, own: Path) -> None:
@@ -91,8 +80,9 @@ def tidy(shared: Path, own: Path) -> None:
 
 
 def publish(own: Path, shared: Path) -> None:
-    """Move what is new to the others: an entry is there as a whole or not at all."""
+    """Move what is new to the others, or takes the place of what could not be used there."""
     for path in own.glob(f"*{ENTRY}"):
+        there = shared / path.name
         with suppress(OSError):
-            if not (shared / path.name).exists():
-                path.replace(shared / path.name)
+            if not there.exists() or not there.samefile(path):
+                path.replace(there)

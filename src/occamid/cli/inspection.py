@@ -33,6 +33,8 @@ def inspect(run: Path, as_json: bool) -> None:
     ensemble = load(run)
     about = read_about(run)
     best = max(ensemble.posteriors, key=lambda p: p.log_evidence)
+    if isinstance(best.model.network, Observer):  # the first is of the smallest order that will do
+        best = ensemble.posteriors[0]
     linear = transfer(best) if is_linear(best.model) else None
     if as_json:
         print(json.dumps(plain(_content(ensemble, best, linear) | about)))
@@ -42,7 +44,7 @@ def inspect(run: Path, as_json: bool) -> None:
         own = 1 - sum(other.share for other in ensemble.beside)
         say(f"it leads a stack with {own:.0%} of every run; what follows is about it alone")
     if isinstance(best.model.network, Observer):
-        _show_states(best)
+        _show_states(best, ensemble)
     elif linear is None:
         _show_regressors(best)
     else:
@@ -94,10 +96,13 @@ def _size(ensemble: Ensemble) -> str:
     return f"{count} members, the median one with {said} ({ensemble.parameters_in_all} in all)"
 
 
-def _show_states(best: Posterior) -> None:
-    """States and units of a state-space model, and how it moves around its mean inputs."""
+def _show_states(best: Posterior, ensemble: Ensemble) -> None:
+    """States and units of the first member, and how it moves around its mean inputs."""
     states, units = best.model.neurons
-    say(f"the member with most evidence has {states} states and {units} units")
+    say(f"the first member has {states} states and {units} units")
+    orders = sorted({p.model.neurons[0] for p in ensemble.posteriors})
+    if len(orders) > 1:
+        say(f"others have {orders[0]} to {orders[-1]} states; the median of all is the model")
     try:
         found = linearise(best.model)
     except DataError as error:

@@ -56,7 +56,8 @@ def stacked(
 ) -> Stack | None:
     """The leading family with others beside it, where that is worth more than simplicity.
 
-    So must be every kind of families that is more flexible than the leading one.
+    Of the kinds that are more flexible than the leading one it takes no more than it needs to err
+    within :data:`PRICE` of what all of them would.
     """
     where = [fold for _, fold in heard[leading].models]
     same = {

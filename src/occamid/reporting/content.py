@@ -146,7 +146,7 @@ def _facts(
         "kept": len(r),
         "candidates": len(batch.terms if batch else r),
         "together": len(model.regressors),
-        "states": list(best_neurons(model)) if isinstance(model.network, Observer) else None,
+        "states": list(model.first.neurons) if isinstance(model.network, Observer) else None,
         "inputs": inputs,
         "outputs": outputs,
         "members": len(model.posteriors),
@@ -154,11 +154,6 @@ def _facts(
         "runs": batch.shape[0] * batch.shape[1] if batch else 0,
         "sampling_time": model.sampling_time,
     }
-
-
-def best_neurons(model: Ensemble) -> tuple[int, ...]:
-    """States and units of the member with most evidence."""
-    return max(model.posteriors, key=lambda p: p.log_evidence).model.neurons
 
 
 def _add_delays(facts: dict[str, Any], records: Sequence[Record]) -> None:

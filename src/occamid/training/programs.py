@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,17 @@ import jax.numpy as jnp
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
 from occamid.training.cores import device
-from occamid.training.xla import ENTRY, PROGRAMS
+from occamid.training.xla import ENTRY, PROGRAMS, processor
 
 LEAST = 0.1  # seconds that a program must have taken to be worth an entry
 PACKAGE = Path(__file__).parent.parent
 CHECK = 32  # bytes in front of an entry that tell whether it is whole
-SETTINGS = "XLA_FLAGS", "JAX_", "LIBTPU_"  # variables that change what is compiled
+VARIABLES = "XLA_FLAGS", "JAX_", "LIBTPU_"  # those that change what is compiled begin so
+TOLD = (  # settings that do
+    *("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion"),
+    *("jax_threefry_partitionable", "jax_default_prng_impl"),
+)
+AT_ONCE = "jax_disable_most_optimizations"  # another, which is no attribute
 
 
 class Compiled:
@@ -82,8 +88,7 @@ class Compiled:
 
     def _program(self, args: tuple, dynamic: tuple, leaves: list[Any], tree: Any) -> Any:
         statics = tuple(args[k] for k in sorted(self.static) if k < len(args))
-        double = jax.config.read("jax_enable_x64")
-        key = (statics, tree, tuple(map(_kind, leaves)), double, device())
+        key = (statics, tree, tuple(map(_kind, leaves)), _settings(), device())
         found = self._found.get(key)
         if found is not None:
             return found
@@ -118,6 +123,11 @@ def forget() -> None:
     jax.clear_caches()
 
 
+def _settings() -> tuple:
+    """What JAX was told in this thread that changes what it traces or compiles."""
+    return (*(getattr(jax.config, name) for name in TOLD), jax.config.read(AT_ONCE))
+
+
 def _kind(leaf: Any) -> Hashable:
     """What a program depends on in an argument: type for Python's numbers, else shape and type."""
     if isinstance(leaf, (bool, int, float, complex)):
@@ -130,8 +140,9 @@ def _path(name: str, options: str, key: tuple) -> Path | None:
     folder = os.environ.get(PROGRAMS)
     if not folder or jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
         return None
-    statics, tree, kinds, double, place = key
-    about = repr((name, options, statics, str(tree), kinds, double, place.device_kind))
+    statics, tree, kinds, told, place = key
+    where = place.device_kind, place.id, place.client.platform_version
+    about = repr((name, options, statics, str(tree), kinds, told, where))
     if " at 0x" in about:
         return None
     digest = sha256(f"{_surroundings()} {about}".encode()).hexdigest()
@@ -140,10 +151,10 @@ def _path(name: str, options: str, key: tuple) -> Path | None:
 
 @cache
 def _surroundings() -> str:
-    """Versions, settings and the source of this package."""
-    found = sha256(jax.__version__.encode())
+    """Versions, processor, variables and the source of this package."""
+    found = sha256(" ".join([*map(version, ("jax", "jaxlib", "occamid")), processor()]).encode())
     for name in sorted(os.environ):
-        if name.startswith(SETTINGS):
+        if name.startswith(VARIABLES):
             found.update(f"{name}={os.environ[name]};".encode())
     for path in sorted(PACKAGE.rglob("*.py")):
         found.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
@@ -153,8 +164,8 @@ def _surroundings() -> str:
 @cache
 def _algebra_at_hand() -> None:
     """Let JAX look up LAPACK, which it does when it lowers a call of it; else programs crash."""
-    with jax.enable_x64(True):
-        jax.jit(jnp.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), float))
+    one = jax.ShapeDtypeStruct((1, 1), "float32")
+    jax.jit(jnp.linalg.cholesky).trace(one).lower(lowering_platforms=("cpu",))
 
 
 def _write(path: Path, compiled: Any) -> None:
@@ -166,10 +177,15 @@ def _write(path: Path, compiled: Any) -> None:
     except Exception:  # what JAX cannot write, or Python cannot: it is traced again next time
         return
     with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(number, "wb") as file:
-            file.write(sha256(content).digest() + content)
-        os.replace(name, path)
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(sha256(content).digest() + content)
+            os.replace(name, path)
+        finally:
+            with suppress(FileNotFoundError):  # a disk that is full leaves no part
+                os.unlink(name)
 
 
 def _read(path: Path, dynamic: tuple) -> Any:

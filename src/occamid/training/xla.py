@@ -7,7 +7,11 @@ in training run as fast.  An unknown flag ends a process, an unknown option a tr
 from __future__ import annotations
 
 import os
+import platform
+from contextlib import suppress
+from hashlib import sha256
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 PROGRAMS = "OCCAMID_PROGRAMS"  # a variable: the folder where compiled programs are kept, and
@@ -38,3 +42,12 @@ def for_training(perceptrons: bool) -> dict[str, Any]:
     if version("jaxlib").startswith(KNOWN):
         options[NEWER] = perceptrons
     return options
+
+
+def processor() -> str:
+    """Entries are machine code: a home folder may be shared by different machines."""
+    about = platform.machine() + platform.processor()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
+        about += "".join(sorted({n for n in lines if n.startswith(("flags", "model name"))}))
+    return sha256(about.encode()).hexdigest()[:12]

@@ -109,7 +109,8 @@ class Search:
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:
     """The finished fits; inputs, outputs and weights in scaled units.
 
-    Where there are several orders, the first is of the smallest that is about as good as the best.
+    There may be several orders: of short records the first is of the smallest that was about as
+    good as the best, of long ones of the best.
     """
     rows = [row for row in rows if np.any(row[2] > 0)]
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
