@@ -1,4 +1,4 @@
-"""Compiled programs that are kept with what calls them: nothing is traced twice on one machine.
+"""Compiled programs that are kept with what calls them and found again without being traced.
 
 JAX's own cache finds machine code only by tracing and lowering a function first, which for our many
 small programs takes far longer than reading them.  A function that is :func:`kept` is found by its
