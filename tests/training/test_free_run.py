@@ -17,6 +17,7 @@ from occamid.networks import MLP, Recurrent, is_matrix
 from occamid.networks.flat import flatten, unflatten
 from occamid.networks.simulate import free_run
 from occamid.training.free_run import PRUNED, Refined, collapse, groups, refine
+from occamid.training.linear import fit_arx
 from occamid.training.model import Model
 from tests.support.oracles import Array
 from tests.support.small import SMALL, small_record
@@ -425,3 +426,19 @@ def test_the_best_of_an_identification_can_be_refined() -> None:
         assert rmse(after.model, record) <= rmse(before, record)
         assert set(after.model.regressors) <= set(before.regressors)
         assert np.linalg.eigvalsh(after.precision).min() > 0
+
+
+def test_more_orders_than_data_without_noise_can_tell_leave_nothing_infinite() -> None:
+    """The precision of such a fit is singular but for its prior, 17 digits smaller."""
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal((300, 1))
+    y = np.zeros((300, 1))
+    for t in range(2, 300):
+        y[t] = 1.2 * y[t - 1] - 0.5 * y[t - 2] + u[t - 1]
+    record = Record(u=u, y=y)
+    fits = [fit.model for fit in fit_arx([record]) if fit.order <= 10]
+    start = max(model.start for model in fits)
+    for found in refine([replace(m, start=start) for m in fits], record, shrink=False):
+        assert np.isfinite(found.precision).all()
+        assert np.isfinite([found.effective, found.log_evidence, *found.noise_variance]).all()
+        assert 0.0 <= found.effective <= len(found.positions)

@@ -44,6 +44,7 @@ RANGE = 8.0  # outputs beyond this many standard deviations count as this far, a
 PRUNED = 1e6  # precision of a group, in units of its weights, beyond which it is zero
 FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates
 SMALLEST, LARGEST = 1e-4, 1e7  # bounds of α
+FLATTEST = 1e-12  # curvature of a direction over that of its weights, told apart from none
 
 
 class State(NamedTuple):
@@ -315,9 +316,22 @@ def _step(place: _Place, k: jax.Array, state: State) -> State:
     )
 
 
+def _scaled(
+    precision: Float[jax.Array, "P P"],
+) -> tuple[Float[jax.Array, " P"], Float[jax.Array, "P P"]]:
+    """A size for each weight and the precision in these units, with every direction curved.
+
+    Data without noise leave directions that nothing but the prior tells, too flat for doubles.
+    """
+    size = jnp.sqrt(jnp.diag(precision))
+    return size, precision / jnp.outer(size, size) + FLATTEST * jnp.eye(len(size))
+
+
 def _determined(state: State, at: _Local) -> Float[jax.Array, " P"]:
     """``γ``: how far each weight is determined by the data, from 0 to 1."""
-    return (1.0 - at.prior * jnp.diag(jnp.linalg.inv(at.precision))) * state.mask
+    size, scaled = _scaled(at.precision)
+    gamma = 1.0 - at.prior / size**2 * jnp.diag(jnp.linalg.inv(scaled))
+    return jnp.clip(gamma, 0.0, 1.0) * state.mask
 
 
 def _evidence_update(
@@ -342,6 +356,8 @@ def _finish(place: _Place, state: State) -> Fit:
     gamma = jnp.sum(_determined(state, at))
     fit = jnp.sum(at.r**2 / state.variance) + rows * jnp.sum(jnp.log(2 * jnp.pi * state.variance))
     occam = jnp.sum(at.prior * state.w**2) - jnp.sum(jnp.where(mask > 0, jnp.log(prior), 0.0))
+    size, scaled = _scaled(at.precision)
+    volume = 2 * jnp.sum(jnp.log(size)) + jnp.linalg.slogdet(scaled)[1]
     return Fit(
         w=state.w,
         mask=mask,
@@ -349,7 +365,7 @@ def _finish(place: _Place, state: State) -> Fit:
         prior=prior,
         variance=state.variance,
         effective=gamma,
-        log_evidence=-0.5 * (fit + occam + jnp.linalg.slogdet(at.precision)[1]),
+        log_evidence=-0.5 * (fit + occam + volume),
     )
 
 
