@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from occamid.bands.posterior import observed_posterior
+from occamid.bands.posterior import fit_posterior, observed_posterior
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
+from occamid.errors import DataError
 from occamid.identification import assemble
-from occamid.identification.assemble import Workshop
+from occamid.identification.assemble import Workshop, free_run_errors
 from occamid.identification.folds import whole
 from occamid.identification.options import BUDGETS
+from occamid.training.linear import fit_arx
 from occamid.training.model import Model
 from occamid.training.state_space import Search, search
 
@@ -58,3 +60,19 @@ def test_only_short_records_mix_orders(
     monkeypatch.setattr(Workshop, "_of_one_order", lambda _, found: found[:1])
     found = Workshop(whole([record]), BUDGETS["quick"])._state_space(Search((1, 2), rows=rows))
     assert found == (["one", "other"] if several else ["one"])
+
+
+def test_what_runs_away_in_time_is_heard_where_there_is_nothing_else() -> None:
+    """A pole just beyond the circle: fine through its record, far off when inputs come again."""
+    u = np.sin(np.arange(300) / 7.0)[:, None]
+    y = np.zeros((300, 1))
+    for t in range(1, 300):
+        y[t] = 1.004 * y[t - 1] + u[t - 1]
+    record = Record(u=u, y=y)
+    models = [fit.model for fit in fit_arx([record])[:2]]
+    assert not np.isfinite(free_run_errors(models, [record])).any()
+    assert np.isfinite(free_run_errors(models, [record], in_time=False)).any()
+    posteriors = [fit_posterior(model, [record]) for model in models]
+    with pytest.raises(DataError, match="no model is usable"):
+        Workshop(whole([record]), BUDGETS["quick"])._usable(posteriors)
+    assert Workshop(whole([record]), BUDGETS["quick"], only_heard=True)._usable(posteriors)

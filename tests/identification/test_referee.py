@@ -130,25 +130,34 @@ def test_the_simplest_kind_within_one_standard_error(
 
 
 def test_the_expected_error_of_toy_hearings() -> None:
-    """The pieces' mean square with its standard error, times what more data brings."""
-    squares = np.array([[1.0, 4.0], [3.0, 4.0], [1.0, 4.0], [3.0, 4.0]])
-    misses = np.repeat(np.sqrt(squares), 25, axis=0)  # two pieces in each of two parts
-    hearing = Hearing(misses=[[misses[:50]], [misses[50:]]])
+    """The folds' geometric mean, times what more data brings, and where one more fold would be."""
+    errors = np.array([[1.0, 2.0], [4.0, 2.0], [2.0, 2.0]])
+    misses = [np.tile(fold, (rows, 1)) for fold, rows in zip(errors, (9, 50, 20), strict=True)]
+    hearing = Hearing(misses=[[miss] for miss in misses])
     error, low, high = expected(hearing, gain=0.9)
-    gain = 0.9**2
-    np.testing.assert_allclose(error**2, gain * np.array([2.0, 4.0]))
-    half = 2 * gain * np.std(squares[:, 0], ddof=1) / np.sqrt(4)
-    np.testing.assert_allclose(low[0] ** 2, gain * 2 - half)
-    np.testing.assert_allclose(high[0] ** 2, gain * 2 + half)
-    np.testing.assert_allclose((low[1], high[1]), error[1])  # the same in every piece: certain
+    np.testing.assert_allclose(error, 0.9 * 2.0)  # the root of their mean square is 3.1 or more
+    # Student's t with three usual folds beside the three, 0.36 of scatter in their logs
+    scatter = np.sqrt((3 * 0.36**2 + np.array([2 * np.log(2) ** 2, 0.0])) / 5)
+    factor = np.exp(2.570582 * scatter * np.sqrt(4 / 3))
+    np.testing.assert_allclose(high, error * factor, rtol=1e-6)
+    np.testing.assert_allclose(low, error / factor, rtol=1e-6)
 
 
-def test_nothing_to_learn_costs_nothing_and_the_interval_stays_positive() -> None:
-    hearing = Hearing(misses=[[np.repeat([[0.0], [10.0]], 25, axis=0)]])
+def test_parts_of_a_fold_count_by_their_rows_and_one_fold_has_the_usual_scatter() -> None:
+    hearing = Hearing(misses=[[np.full((30, 1), 1.0), np.full((10, 1), 3.0)]])
     error, low, high = expected(hearing, gain=1.0)
-    assert error**2 == pytest.approx([50.0])
-    assert low**2 == pytest.approx([2.5])
-    assert np.all(high > error)
+    np.testing.assert_allclose(error, np.sqrt(3.0))
+    np.testing.assert_allclose(high / error, np.exp(3.182446 * 0.36 * np.sqrt(2)), rtol=1e-6)
+    np.testing.assert_allclose(error / low, high / error)
+
+
+def test_the_interval_holds_one_more_error_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    inside = []
+    for logs in rng.normal(0.3, 0.7, size=(2000, 6)):
+        _, low, high = expected(Hearing(misses=[[np.exp([[v]])] for v in logs[:5]]), gain=1.0)
+        inside.append(low <= np.exp(logs[5]) <= high)
+    assert 0.9 < np.mean(inside) < 0.97
 
 
 @pytest.fixture

@@ -51,12 +51,16 @@ SIMPLE_COST = 2.5e8  # rows × outputs × weights², what a step of it costs, is
 
 @dataclass
 class Workshop:
-    """One set of records and what is made of it; families of equal settings share a batch."""
+    """One set of records and what is made of it; families of equal settings share a batch.
+
+    Models of a fold are ``only_heard``: there one that would run away in time is better than none.
+    """
 
     lesson: Lesson
     budget: Budget
     checkpoints: Checkpoints | None = None
     room: Shape | None = None
+    only_heard: bool = False
     batches: dict[Settings, Batch] = field(default_factory=dict)
 
     @property
@@ -169,7 +173,10 @@ class Workshop:
 
     def _usable(self, posteriors: Sequence[Posterior]) -> list[Posterior]:
         """Members whose free run on these records is not far worse than the others'."""
-        errors = free_run_errors([p.model for p in posteriors], self.records)
+        models = [p.model for p in posteriors]
+        errors = free_run_errors(models, self.records)
+        if self.only_heard and not np.isfinite(errors).any():
+            errors = free_run_errors(models, self.records, in_time=False)
         if not np.isfinite(errors).any():
             raise DataError(
                 "no model is usable in free run; use more data, other lags or more effort."
@@ -179,14 +186,19 @@ class Workshop:
         return [p for p, e in zip(posteriors, errors, strict=True) if e <= worst]
 
 
-def free_run_errors(models: Sequence[Model], records: Sequence[Record]) -> Float[Array, " K"]:
-    """Free-run error of each model over all outputs, in standard deviations; infinite if wild."""
+def free_run_errors(
+    models: Sequence[Model], records: Sequence[Record], in_time: bool = True
+) -> Float[Array, " K"]:
+    """Free-run error of each model over all outputs, in standard deviations; infinite if wild.
+
+    Wild is what leaves the records, and ``in_time`` what would do so after them, too.
+    """
     misses, wild = free_run_misses(models, records)
     if not misses:  # too short to tell any from the others
         return np.zeros(len(models))
     with np.errstate(all="ignore"):
         errors = np.sqrt(np.mean(np.concatenate(misses, axis=1) ** 2, axis=(1, 2)))
-    return np.where(np.isfinite(errors) & ~wild, errors, np.inf)
+    return np.where(np.isfinite(errors) & ~(wild & in_time), errors, np.inf)
 
 
 def free_run_misses(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.stats import t
 
 from occamid.assessment.run import Run
 from occamid.bands.calibration import HORIZONS, held_back_inflation
@@ -23,7 +24,7 @@ from occamid.errors import DataError
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family, families
 from occamid.identification.folds import FEWEST_LEFT, Part
-from occamid.identification.hearing import Hearing, as_used, difference, miss_of, squares_of
+from occamid.identification.hearing import Hearing, as_used, miss_of
 from occamid.identification.options import Options
 from occamid.identification.progress import Clock
 from occamid.training.cores import side_by_side
@@ -37,21 +38,27 @@ RULERS = 3  # held-back parts on which errors are counted in units of the last m
 FREE = len(HORIZONS) - 1  # the number of the free run among the horizons
 STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
 USUAL = 0.5  # at most, beyond: what errors of estimates fall with
+# Of the logs of errors from one held-back part to another, as rehearsals on the suite's estimation
+# data have it, and how many parts that is worth.
+SCATTER, WORTH = 0.36, 3
 
 
 def expected(hearing: Hearing, gain: float) -> tuple[Array, Array, Array]:
     """Free-run error to expect from the model of all data, per output, with a 95 % interval.
 
-    The error on held-back data times what more data brings (:func:`learning_gain`).  The
-    interval is the standard error of the pieces' mean, as in :func:`difference`.
+    The geometric mean of the folds' errors times what more data brings (:func:`learning_gain`):
+    errors differ from one part of a record to another by factors, and the root of their mean square
+    is what one bad part says.  The interval is where the error on one more such part would be, by
+    Student's t of the logs; few folds tell their scatter badly, so the usual one counts, too.
     """
-    squares, rows = squares_of(hearing)
-    mean = gain**2 * (rows @ squares / rows.sum())
-    error = gain**2 * np.array(
-        [difference(np.stack([s, rows]), np.stack([0 * s, rows]))[1] for s in squares.T]
-    )
-    low, high = np.maximum(mean - 2 * error, 0.05 * mean), mean + 2 * error
-    return np.sqrt(mean), np.sqrt(low), np.sqrt(high)
+    folds = [np.mean(np.concatenate(parts) ** 2, axis=0) for parts in hearing.misses]
+    logs = 0.5 * np.log(np.maximum(folds, np.finfo(float).tiny))
+    n, mean = len(logs), np.mean(logs, axis=0)
+    freedom = WORTH + n - 1
+    scatter = np.sqrt((WORTH * SCATTER**2 + np.sum((logs - mean) ** 2, axis=0)) / freedom)
+    half = t.ppf(0.975, freedom) * scatter * np.sqrt(1 + 1 / n)
+    low, middle, high = (gain * np.exp(mean + side * half) for side in (-1, 0, 1))
+    return middle, low, high
 
 
 def own_error(model: Ensemble, records: Sequence[Record]) -> Array:
@@ -94,7 +101,8 @@ def learning_gain(
         try:
             tried = families(options, fold.fewer.records, given)
             own = next(f for f in tried if f.name == family.name)
-            shop = Workshop(fold.fewer, options.budget.for_folds(), room=fold.shape)
+            budget = options.budget.for_folds()
+            shop = Workshop(fold.fewer, budget, room=fold.shape, only_heard=True)
             return shop.model(own, bar)
         except (DataError, StopIteration):  # too few rows: the curve has one point less
             return None

@@ -195,9 +195,9 @@ def _contradicts(family: Family, fixed: dict[str, Any]) -> bool:
 def _linear(base: dict[str, Any], inputs: int, outputs: int) -> list[Family]:
     """A linear model as a product of two matrices, which shares strength.
 
-    No bias: the records are centred.  Restarts differ little, so there are few.
+    Restarts differ little, so there are few.
     """
-    settings = Settings(**base, activation="identity", bias=False, lam=(3e-4, 1e-3, 3e-3)).replace(
+    settings = Settings(**base, activation="identity", lam=(3e-4, 1e-3, 3e-3)).replace(
         input_lags=inputs, output_lags=outputs, restarts=max(2, base["restarts"] // 3)
     )
     return [Family("linear", "linear", "sparse and linear in lagged inputs and outputs", settings)]

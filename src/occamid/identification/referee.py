@@ -193,7 +193,8 @@ class _Court:
 
     def answers(self, fold: Fold, where: str, names: Sequence[str]) -> dict[str, _Answer]:
         """Some families in one fold; lags, scaling and orders are learned inside it."""
-        shop = Workshop(fold.lesson, self.options.budget.for_folds(), self.checkpoints, fold.shape)
+        budget = self.options.budget.for_folds()
+        shop = Workshop(fold.lesson, budget, self.checkpoints, fold.shape, only_heard=True)
         missing = "too few rows"
         try:
             own = {f.name: f for f in families(self.options, fold.records, self.given)}

@@ -64,6 +64,7 @@ def run_seed(
         "seconds": round(seconds, 1),
         "unit": case.unit,
         "expected_rmse": (case.factor * expected).tolist(),
+        "expected_interval": (case.factor * np.array(fit.expected_interval)).tolist(),
         "shares": fit.shares,
         "trials": {t.family: t.score for t in fit.trials},
         "tests": [
