@@ -64,6 +64,7 @@ def fit(model: Any, expected: tuple[float, ...]) -> Any:
         family=SimpleNamespace(name="made-family"),
         trials=[SimpleNamespace(family="made-family", score=1.0)],
         expected_rmse=expected,
+        expected_interval=tuple((0.5 * e, 2 * e) for e in expected),
         shares={"made-family": 1.0},
         held_back=(np.ones((50, len(expected))),),
     )

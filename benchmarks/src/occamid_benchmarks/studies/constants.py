@@ -83,8 +83,8 @@ CASES = (
     Case("activation of `response`, relu", ("response",), (
         Change("tanh", settings=lambda _: {"activation": "tanh"}),
     )),
-    Case("bias of `linear`, none", ("linear",), (
-        Change("one", settings=lambda _: {"bias": True}),
+    Case("bias of `linear`, one", ("linear",), (
+        Change("none", settings=lambda _: {"bias": False}),
     )),
     Case("λ of every trained family", ("linear", "response", *LAGGED), (
         Change("half", settings=_scaled(0.5)),
