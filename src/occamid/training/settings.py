@@ -83,7 +83,7 @@ class Settings(BaseModel):
 
     # The choice of the best model and the resources
     tolerance: float = Field(
-        0.05, ge=0, description="share by which a better evidenced model may miss the best score"
+        0.1, ge=0, description="share by which a better evidenced model may miss the best score"
     )
     memory_mb: float = Field(2048.0, gt=0, description="budget; larger batches are chunked")
     precision: Literal["single", "double"] = Field("single", description="of the training")

@@ -90,6 +90,10 @@ CASES = (
         Change("half", settings=_scaled(0.5)),
         Change("double", settings=_scaled(2.0)),
     )),
+    Case("tolerance of the score, 10 %", ("linear", "response", *LAGGED), (
+        Change("5 %", settings=lambda _: {"tolerance": 0.05}),
+        Change("20 %", settings=lambda _: {"tolerance": 0.2}),
+    )),
     Case("members kept, within 1.5 × the median error", ("response", *LAGGED, "state-space"), (
         Change("1.25", assemble, "WORST", 1.25),
         Change("3", assemble, "WORST", 3.0),
