@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,12 @@ from occamid.identification import assemble
 from occamid.identification.assemble import Workshop, free_run_errors
 from occamid.identification.folds import whole
 from occamid.identification.options import BUDGETS
+from occamid.training.batch import Batch
 from occamid.training.linear import fit_arx
 from occamid.training.model import Model
+from occamid.training.settings import Settings
 from occamid.training.state_space import Search, search
+from occamid.training.train import train
 
 
 def test_the_order_that_starts_well_from_few_outputs_is_used(
@@ -60,6 +64,27 @@ def test_only_short_records_mix_orders(
     monkeypatch.setattr(Workshop, "_of_one_order", lambda _, found: found[:1])
     found = Workshop(whole([record]), BUDGETS["quick"])._state_space(Search((1, 2), rows=rows))
     assert found == (["one", "other"] if several else ["one"])
+
+
+def test_a_family_takes_its_part_of_another_ones_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As trained and refined they have other λ values; one training serves both."""
+    trained: list[Settings] = []
+
+    def spy(records: Sequence[Record], settings: Settings, **kwargs: Any) -> Batch:
+        trained.append(settings)
+        return train(records, settings, **kwargs)
+
+    monkeypatch.setattr(assemble, "train", spy)
+    rng = np.random.default_rng(0)
+    record = Record(u=rng.normal(size=(80, 1)), y=rng.normal(size=(80, 1)))
+    shop = Workshop(whole([record]), BUDGETS["quick"])
+    settings = Settings(hidden=(2,), input_lags=1, output_lags=1, restarts=2, epochs=3, cycles=1)
+    both = shop.batch(settings.replace(lam=(1e-3, 3e-3)))
+    assert shop.batch(settings.replace(lam=(3e-3,))).settings.lam == (3e-3,)
+    assert shop.batch(settings.replace(lam=(1e-3, 3e-3))).settings == both.settings
+    assert len(trained) == 1
+    shop.batch(settings.replace(lam=(1e-2,)))
+    assert len(trained) == 2
 
 
 def test_what_runs_away_in_time_is_heard_where_there_is_nothing_else() -> None:

@@ -25,7 +25,7 @@ from tests.support.trained import batch_of
 
 def traces() -> int:
     """How many versions of the cycle of perceptrons there are in this process."""
-    return cycle_program(MLP(1, (1,), 1)).programs
+    return sum(cycle_program(MLP(1, (1,), 1), light).programs for light in (False, True))
 
 
 def same(a: Batch, b: Batch, tolerance: float) -> None:
@@ -121,6 +121,37 @@ def test_a_restart_does_not_depend_on_how_many_there_are(result: Batch) -> None:
     np.testing.assert_allclose(
         fewer.params["layer0.W"][0], result.params["layer0.W"][0, :2], rtol=1e-6, atol=1e-9
     )
+
+
+def test_some_of_the_values_of_lambda_are_a_training_of_their_own() -> None:
+    several = train(small_record(), SMALL.replace(restarts=3, lam=(1e-3, 3e-3, 1e-2)))
+    alone = train(small_record(), SMALL.replace(restarts=3, lam=(1e-2, 1e-3)))
+    part = several.only((1e-2, 1e-3))
+    assert part.settings == alone.settings
+    assert part.shape == alone.shape
+    same(part, alone, 1e-6)
+
+
+def test_trainings_with_more_values_of_lambda_need_no_other_program() -> None:
+    settings = SMALL.replace(restarts=3, hidden=(7,))
+    train(small_record(), settings.replace(lam=(1e-3,)))
+    before = traces()
+    train(small_record(), settings.replace(lam=(1e-3, 3e-3)))
+    assert traces() == before
+
+
+def test_light_work_is_compiled_with_less_care(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def spy(network: MLP, light: bool = False) -> object:
+        asked.append(light)
+        return cycle_program(network, light)
+
+    monkeypatch.setattr(module, "cycle_program", spy)
+    train(small_record(), SMALL.replace(restarts=1))
+    monkeypatch.setattr(module, "LIGHT", 0.0)
+    train(small_record(), SMALL.replace(restarts=1))
+    assert asked == [True, False]
 
 
 def test_a_cycle_is_traced_once() -> None:

@@ -38,6 +38,15 @@ def test_options_are_known_to_the_compiler_that_is_installed(
         assert (xla.NEWER in xla.for_training(perceptrons)) == known
 
 
+def test_light_work_is_ready_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(xla.AT_ONCE, raising=False)
+    monkeypatch.setattr(xla, "version", lambda _: "0.10.2")
+    assert xla.for_training(True)[xla.NEWER]
+    light = xla.for_training(True, light=True)
+    assert not light[xla.NEWER]
+    assert light["xla_backend_optimization_level"] == 1
+
+
 def test_who_wants_programs_at_once_gets_no_optimised_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(xla.AT_ONCE, "0")
     assert len(xla.for_training(False)) > 1

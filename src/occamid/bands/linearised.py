@@ -22,7 +22,8 @@ from occamid.training.programs import kept
 from occamid.training.wide import again, widen
 
 Array = np.ndarray
-FEW = 64, 2  # rows and directions in few sizes: a program is dearer to compile than to run
+ROWS = 256  # rows are rounded up to powers of two from here on,
+FEW = 64, 2  # directions to halves between them: a program is dearer to compile than to run
 
 
 def linearised(
@@ -54,7 +55,7 @@ def linearised(
     count, rows, wide = len(factor), data.y.shape[1], widen(network, terms)
     own = (wide.spread(mixture.mean), wide.spread(factor, axis=1), mixture.noise_std)
     members = jax.device_put(tuple(x[again(count)] for x in own))
-    experiment = jax.tree.map(lambda x: x[0], wide.windows(data, roomy(rows, *FEW)))
+    experiment = jax.tree.map(lambda x: x[0], wide.windows(data, roomy(rows, ROWS, 1)))
     if horizon == 1:  # a run on measured outputs throughout
         horizon, forced = None, rows
     place = (wide.network, wide.terms, feedback, horizon)

@@ -31,6 +31,7 @@ from occamid.training.model import Model
 from occamid.training.programs import kept
 from occamid.training.state_space.fitted import Fitted
 from occamid.training.state_space.observed import observed
+from occamid.training.xla import ONCE
 
 Array = np.ndarray
 Method = Literal["full", "diagonal", "last-layer"]
@@ -315,7 +316,7 @@ def _gram(model: Model, data: Windows, places: Int[Array, " n"]) -> Float[Array,
     return np.stack([J @ J.T for J in each])  # half of an einsum's work, in BLAS
 
 
-@kept((0,))
+@kept((0,), compiler_options=ONCE)
 def _jacobian(
     network: Network, params: Any, data: Windows, places: jax.Array
 ) -> Float[jax.Array, "n RT ny"]:
@@ -343,7 +344,7 @@ def _diagonals(model: Model, data: Windows, places: Int[Array, " n"]) -> Float[A
     return np.stack([flatten(model.network, tree)[places] for tree in found])
 
 
-@kept((0,))
+@kept((0,), compiler_options=ONCE)
 def _first_order(
     network: Network, params: Any, data: Windows
 ) -> tuple[dict[str, jax.Array], Float[jax.Array, " ny"]]:

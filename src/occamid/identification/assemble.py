@@ -89,15 +89,17 @@ class Workshop:
     def batch(
         self, settings: Settings, progress: Callable[[Progress], None] | None = None
     ) -> Batch:
-        """The training with these settings."""
-        if settings not in self.batches:
-            self.batches[settings] = train(
-                self.records,
-                settings.replace(restarts=min(settings.restarts, self.budget.restarts)),
-                shape=self.shape,
-                progress=progress,
-                checkpoints=self.checkpoints,
-            )
+        """The training with these settings, perhaps a part of one with more λ values."""
+        for trained, batch in self.batches.items():
+            if settings.replace(lam=trained.lam) == trained and {*settings.lam} <= {*trained.lam}:
+                return batch.only(settings.lam)
+        self.batches[settings] = train(
+            self.records,
+            settings.replace(restarts=min(settings.restarts, self.budget.restarts)),
+            shape=self.shape,
+            progress=progress,
+            checkpoints=self.checkpoints,
+        )
         return self.batches[settings]
 
     def _trained(

@@ -6,7 +6,7 @@ nothing is tuned to one record.  Whatever the user fixes is fixed in every famil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +48,13 @@ class Family:
     refined: bool = False
     search: Search | None = None  # of a state-space model
     fading: Fading | None = None  # lags of a linear model with many
+
+    @property
+    def training(self) -> Hashable:
+        """What families that share a training have in common: their settings but for λ."""
+        if self.settings is None:
+            return self.name
+        return tuple(self.settings.model_dump(exclude={"lam"}).items())
 
     @property
     def feeds_back(self) -> bool:

@@ -8,7 +8,7 @@ a simpler kind is preferred where it is no worse than one of those, nor by more 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -172,9 +172,9 @@ class _Court:
         self, crew: Crew, held: Sequence[Fold], turns: Sequence[int], tried: Sequence[Family]
     ) -> dict[int, dict[str, _Answer]]:
         """Families in some of the folds, side by side; those that share a training, together."""
-        groups: dict[object, list[str]] = {}
+        groups: dict[Hashable, list[str]] = {}
         for family in tried:
-            groups.setdefault(family.settings or family.name, []).append(family.name)
+            groups.setdefault(family.training, []).append(family.name)
         # The most flexible take longest: begun first, none is left to run alone.
         units = [(k, names) for names in reversed(groups.values()) for k in turns]
         court = self if crew.client is None else replace(self, checkpoints=None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -175,6 +175,17 @@ class Batch:
     def best(self) -> Model:
         """The model at :attr:`best_index`."""
         return self.model(self.best_index)
+
+    def only(self, lam: Sequence[float]) -> Batch:
+        """The models of some of the λ values."""
+        at = [self.settings.lam.index(value) for value in lam]
+        return replace(
+            self,
+            settings=self.settings.replace(lam=tuple(lam)),
+            params={name: values[at] for name, values in self.params.items()},
+            psi={name: tuple(w[at] for w in widths) for name, widths in self.psi.items()},
+            table={name: values[at] for name, values in self.table.items()},
+        )
 
     def free_runs(self, record: Record, n_init: int | None = None) -> Float[Array, "L M C N ny"]:
         """Free runs of every model on one record, the first ``n_init`` outputs measured."""

@@ -44,6 +44,8 @@ RANGE = 8.0  # outputs beyond this many standard deviations count as this far, a
 PRUNED = 1e6  # precision of a group, in units of its weights, beyond which it is zero
 FIRST_UPDATE, EVERY = 6, 3  # iterations before the first update of α, and between updates
 SMALLEST, LARGEST = 1e-4, 1e7  # bounds of α
+DEAR = 5e9  # multiplications in all, half a second: less is done sooner than a program is compiled,
+COARSE = 10  # and its numbers of terms are rounded to multiples of this
 FLATTEST = 1e-12  # curvature of a direction over that of its weights, told apart from none
 
 
@@ -113,7 +115,9 @@ def refine(
     members = members_of(small)
     first, network, terms = small[0], members.like.network, members.like.terms
     _check(network)
-    wide = widen(network, terms, dear=True)
+    estimation = as_records(records)
+    work = len(small) * iterations * sum(r.y.size for r in estimation) * size(network) ** 2
+    wide = widen(network, terms, dear=True) if work > DEAR else widen(network, terms, COARSE)
     matrices = np.concatenate(
         [np.full(int(np.prod(s.shape)), is_matrix(n)) for n, s in network.specs().items()]
     )
@@ -122,7 +126,7 @@ def refine(
         row[place] = True
     mask = np.where(own & ((members.weights != 0) | ~matrices), 1.0, 0.0)
     with jax.enable_x64(True):
-        padded = wide.windows(members.like.windows(as_records(records), first.start, shape))
+        padded = wide.windows(members.like.windows(estimation, first.start, shape))
         data = in_lanes(padded, wide.terms, shape.lanes if shape else 1)
         units = wide.spread(_units(members.like), rest=1.0)
         sizes = (units, first.scaling.y_centre, first.scaling.y_spread)

@@ -55,7 +55,7 @@ class Members:
             weights = begun(self.like.network, self.weights, data, forced)
             own = wide.spread(weights[again(len(self))])
             params = jax.device_put(unflatten(wide.network, own))
-            data = wide.windows(data, roomy(rows, 512, 1))
+            data = wide.windows(data, roomy(rows, 1024, 1))
             runs = np.asarray(free_runs(wide.network, wide.terms, params, data, forced))
             return self._in_user_units(known, runs[: len(self), forced:rows])
 

@@ -33,6 +33,7 @@ from occamid.networks import (
     groups_for,
     matrices,
 )
+from occamid.networks.flat import size
 from occamid.training.batch import DIVERGED, Batch, summarise
 from occamid.training.cores import cores, devices, in_turn, on_cpu
 from occamid.training.cycle import Info, Program, Schedule, State, compress, cycle, init
@@ -40,8 +41,9 @@ from occamid.training.evidence import Prior
 from occamid.training.programs import Compiled, kept
 from occamid.training.provenance import provenance, provenance_key
 from occamid.training.settings import Settings
-from occamid.training.xla import for_training
+from occamid.training.xla import ONCE, for_training
 
+LIGHT = 1e10  # multiplications of a chunk, under a second: it compiles longer than it trains
 CACHE_MB = 8.0  # a chunk of perceptrons that stays in a core's cache trains a third faster
 
 
@@ -154,7 +156,7 @@ def _precision(settings: Settings) -> Iterator[None]:
         yield
 
 
-@kept((0,))
+@kept((0,), compiler_options=ONCE)
 def init_batch(program: Program, seed: jax.Array, restarts: jax.Array, lam: jax.Array) -> State:
     """Initial states; a restart's weights depend on the seed and its number alone."""
     key = jax.random.key(seed)
@@ -170,14 +172,14 @@ def _cycle_of_all(
     return jax.vmap(one, in_axes=(0, None, None))(state, data, experiments)
 
 
-def cycle_program(network: Network) -> Compiled:
+def cycle_program(network: Network, light: bool = False) -> Compiled:
     """The compiled cycle of a chunk of such networks; on a CPU chunks run on a core each."""
-    return _cycle_program(on_cpu(), isinstance(network, MLP))
+    return _cycle_program(on_cpu(), isinstance(network, MLP), light)
 
 
 @cache
-def _cycle_program(cpu: bool, perceptrons: bool) -> Compiled:
-    options = for_training(perceptrons) if cpu else None
+def _cycle_program(cpu: bool, perceptrons: bool, light: bool) -> Compiled:
+    options = for_training(perceptrons, light) if cpu else None
     return Compiled(_cycle_of_all, (0,), donate_argnums=2, compiler_options=options)
 
 
@@ -236,9 +238,11 @@ def _run(
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
     models = len(lam)
+    # Chunks are those of one λ: trainings with any number of them share a program.
+    alike = settings.restarts if on_cpu() else models
     workers = cores() if on_cpu() else len(devices())
     memory = budget(settings, program.network, workers)
-    chunk = plan_chunks(models, bytes_per_model(program, data, experiments), memory, workers)
+    chunk = plan_chunks(alike, bytes_per_model(program, data, experiments), memory, workers)
     parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
     schedule = _schedule(settings)
     seed = jnp.asarray(settings.seed)
@@ -247,13 +251,14 @@ def _run(
         return init_batch(program, seed, *jax.device_put((restart[part], lam[part])))
 
     began = time.perf_counter()
-    one = cycle_program(program.network)
+    work = settings.epochs * settings.cycles * chunk * data.y.size * size(program.network)
+    one = cycle_program(program.network, work <= LIGHT)
     one.ready(program, schedule, start(parts[0]), data, experiments)
     compiled = time.perf_counter()
 
     report = _Reporter(progress, len(parts) * settings.cycles, models, compiled)
     stop = threading.Event()
-    advance = partial(_advance, program, schedule, data, experiments, checkpoints)
+    advance = partial(_advance, one, program, schedule, data, experiments, checkpoints)
 
     def run(part: np.ndarray, place: Any) -> list[Kept]:
         with _precision(settings), jax.default_device(place):
@@ -285,6 +290,7 @@ def _run(
 
 
 def _advance(
+    one: Compiled,
     program: Program,
     schedule: Schedule,
     data: Windows,
@@ -296,15 +302,12 @@ def _advance(
 ) -> tuple[State, Info]:
     """The next cycle of a chunk: as kept on disk if it is there, else run and kept."""
 
-    def run(state: State) -> tuple[State, Info]:
-        return cycle_program(program.network)(program, schedule, state, data, experiments)
-
     if checkpoints is None:
-        return run(state)
-    like = cycle_program(program.network).ready(program, schedule, state, data, experiments)
+        return one(program, schedule, state, data, experiments)
+    like = one.ready(program, schedule, state, data, experiments)
     found = checkpoints.load(key, number, like)
     if found is None:
-        found = run(state)
+        found = one(program, schedule, state, data, experiments)
         checkpoints.save(key, number, found)
     return found
 

@@ -18,6 +18,7 @@ PROGRAMS = "OCCAMID_PROGRAMS"  # a variable: the folder where compiled programs 
 ENTRY = "-cache"  # what their names end with
 NEWER = "xla_cpu_use_fusion_emitters"
 AT_ONCE = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # who sets it wants programs soon, not fast ones
+ONCE = {"xla_backend_optimization_level": 0}  # for programs that run no longer than they compile
 KNOWN = "0.10."  # versions of jaxlib with both ways; 0.11 has the newer one alone
 
 
@@ -28,19 +29,20 @@ def with_older(flags: str) -> str:
     return " ".join([flags, "--" + NEWER + "=false"]).strip()
 
 
-def for_training(perceptrons: bool) -> dict[str, Any]:
+def for_training(perceptrons: bool, light: bool = False) -> dict[str, Any]:
     """Options of a program that trains on one core of a CPU.
 
     Sums that threads share would depend on their number.  Recurrent networks are many small steps,
-    which gain little from what takes long to compile.
+    which gain little from what takes long to compile, and so does ``light`` work.
     """
     options: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
     if os.environ.get(AT_ONCE, "0") not in ("", "0", "false"):
         return options
-    if not perceptrons:
+    thorough = perceptrons and not light
+    if not thorough:
         options["xla_backend_optimization_level"] = 1
     if version("jaxlib").startswith(KNOWN):
-        options[NEWER] = perceptrons
+        options[NEWER] = thorough
     return options
 
 
