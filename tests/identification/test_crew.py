@@ -64,10 +64,12 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_at_once")
 def test_results_keep_their_order_and_each_end_is_told() -> None:
-    ended: list[int] = []
-    found = Crew(Cluster()).do([partial(square, k) for k in range(3)], ended.append)
+    ended: list[tuple[int, int]] = []
+    found = Crew(Cluster()).do(
+        [partial(square, k) for k in range(3)], lambda k, got: ended.append((k, got[0]))
+    )
     assert [value for value, _ in found] == [0, 1, 4]
-    assert ended == [2, 1, 0]
+    assert ended == [(2, 4), (1, 1), (0, 0)]
     assert Crew(Cluster()).size == 7
 
 
@@ -90,7 +92,7 @@ def test_what_a_job_refuses_reaches_the_caller_and_ends_the_others() -> None:
     client, ended = Cluster(), list[int]()
     jobs: list[Any] = [partial(square, 1), refuse, partial(square, 2)]
     with pytest.raises(DataError, match="too short"):
-        Crew(client).do(jobs, ended.append)
+        Crew(client).do(jobs, lambda k, _: ended.append(k))
     assert ended == [2]  # the last is done first here
     assert client.cancelled == [0, 1, 2]
 
