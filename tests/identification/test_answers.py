@@ -90,17 +90,10 @@ def test_answers_come_back_to_the_last_bit(heard: Answers) -> None:
         assert again[name][2:] == answer[2:]
         for one, other in zip(again[name].misses, answer.misses, strict=True):
             _same(one, other)
-        if answer.model is None:
-            assert name == "nobody"
-            assert again[name].model is None
-            continue
-        assert again[name].model is not None
-        same(again[name].model, answer.model)
-        record = small_record(50, seed=8)
-        runs = [
-            m.free_run(record.u, record.y[: m.window]) for m in (again[name].model, answer.model)
-        ]
-        np.testing.assert_array_equal(*runs)
+        model = again[name].model
+        assert (model is None) == (answer.model is None) == (name == "nobody")
+        if model is not None and answer.model is not None:
+            same(model, answer.model)
 
 
 def test_even_shares_come_back_for_any_number_of_members() -> None:
