@@ -30,8 +30,8 @@ def raw(store: Store) -> bytes:
     return found
 
 
-def test_an_entry_comes_back(store: Store) -> None:
-    store.check()
+def test_an_entry_comes_back(store: Store, tmp_path: Path) -> None:
+    store.check(tmp_path / "run")
     assert store.get(KEY) is None
     for content in (b"", b"\0\n" * 1000):
         key = digest_of(str(content))
@@ -86,7 +86,10 @@ def test_a_folder_is_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(FileError, match="is no folder; name another `store`"):
-        Store.of(tmp_path / "file").check()
+        Store.of(tmp_path / "file").check(Path("run"))
+    for inside in ("", "deep"):
+        with pytest.raises(FileError, match=r"is in the folder .* itself; name another `store`"):
+            Store.of(tmp_path / "run" / inside).check(tmp_path / "run")
     with pytest.raises(FileError, match="cannot make"):
         Store.of(tmp_path / "file" / "deeper").put(KEY, b"")
     assert (tmp_path / "file").read_text() == "mine"
@@ -98,7 +101,7 @@ def test_without_fsspec_a_folder_is_as_good(
     for name in ("fsspec", "fsspec.core"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SettingsError, match=r'fsspec.*pip install "occamid\[cluster\]"'):
-        Store.of("memory://anywhere").check()
+        Store.of("memory://anywhere").check(Path("run"))
     Store.of(f"file://{tmp_path}").put(KEY, b"work")
     assert Store.of(tmp_path).get(KEY) == b"work"
 
@@ -107,9 +110,9 @@ def test_a_protocol_without_its_package_is_told(monkeypatch: pytest.MonkeyPatch)
     pytest.importorskip("fsspec")
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(SettingsError, match=r"s3://bucket/runs needs another package .*s3fs"):
-        Store.of("s3://bucket/runs").check()
+        Store.of("s3://bucket/runs").check(Path("run"))
     with pytest.raises(SettingsError, match=r"cannot be opened \(Protocol not known: nowhere\)"):
-        Store.of("nowhere://bucket").check()
+        Store.of("nowhere://bucket").check(Path("run"))
 
 
 def test_a_system_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +127,7 @@ def test_a_system_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch
         store.put(KEY, b"")
     monkeypatch.setattr(memory, "cat_file", fail)
     with pytest.raises(FileError, match=r"^cannot read from memory://[^ ]+: no credentials\.$"):
-        store.check()
+        store.check(Path("run"))
 
 
 def test_checkpoints_clear_their_own_entries_and_nobody_elses(tmp_path: Path) -> None:

@@ -48,10 +48,16 @@ class Store:
         """Whether it is reached by fsspec."""
         return "://" in self.address
 
-    def check(self) -> None:
-        """Refuse a store that cannot be reached, before any work; nothing is written."""
-        if not self.remote and os.path.lexists(self.address) and not os.path.isdir(self.address):
-            raise FileError(f"{self.address} is no folder; name another `store`.")
+    def check(self, out: Path) -> None:
+        """Refuse a store that cannot be reached or is in the run folder, before any work.
+
+        Nothing is written.
+        """
+        place, run = Path(self.address), Path(os.path.abspath(out))
+        if not self.remote and os.path.lexists(place) and not place.is_dir():
+            raise FileError(f"{place} is no folder; name another `store`.")
+        if not self.remote and run in (place, *place.parents):
+            raise FileError(f"{place} is in the folder {out} itself; name another `store`.")
         self._read(sha256(b"").hexdigest())
 
     def get(self, key: str) -> bytes | None:

@@ -143,7 +143,7 @@ def run_fleet(
     crew.check(workers)
     store = None if to.store is None else Store.of(to.store)
     if store:
-        store.check()
+        store.check(to.out)
     job = job.model_copy(update=dict.fromkeys(OWN[1:3], ()) | {"example": None, "asset": None})
     read = _assets(job, files)
     _check_there(to)
