@@ -74,7 +74,8 @@ def real_drives() -> registry.Data:
 
 # What trains or compiles much: left out of `make check`, part of `make test`.
 LONG = (
-    *("bands", "benchmarks", "cli", "export", "identification", "reporting", "fleets/test_fleet"),
+    *("bands", "benchmarks", "cli", "export", "identification", "reporting"),
+    *("fleets/test_fleet", "fleets/test_store"),
     *("training/test_state_space", "training/test_free_run", "training/test_train"),
     *("training/test_padding", "files/test_checkpoints", "files/test_killed"),
 )

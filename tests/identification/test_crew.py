@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import occamid
 from occamid.errors import DataError, FileError, SettingsError
+from occamid.files.checkpoints import Checkpoints
+from occamid.files.store import Store
 from occamid.identification import crew
 from occamid.identification.crew import Crew, Workers, crew_of
 from tests.support.fleet_cases import CHEAP
@@ -64,10 +67,12 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_at_once")
 def test_results_keep_their_order_and_each_end_is_told() -> None:
-    ended: list[int] = []
-    found = Crew(Cluster()).do([partial(square, k) for k in range(3)], ended.append)
+    ended: list[tuple[int, int]] = []
+    found = Crew(Cluster()).do(
+        [partial(square, k) for k in range(3)], lambda k, got: ended.append((k, got[0]))
+    )
     assert [value for value, _ in found] == [0, 1, 4]
-    assert ended == [2, 1, 0]
+    assert ended == [(2, 4), (1, 1), (0, 0)]
     assert Crew(Cluster()).size == 7
 
 
@@ -90,7 +95,7 @@ def test_what_a_job_refuses_reaches_the_caller_and_ends_the_others() -> None:
     client, ended = Cluster(), list[int]()
     jobs: list[Any] = [partial(square, 1), refuse, partial(square, 2)]
     with pytest.raises(DataError, match="too short"):
-        Crew(client).do(jobs, ended.append)
+        Crew(client).do(jobs, lambda k, _: ended.append(k))
     assert ended == [2]  # the last is done first here
     assert client.cancelled == [0, 1, 2]
 
@@ -114,13 +119,15 @@ def test_what_cannot_be_is_refused(workers: Workers, said: str) -> None:
 
 
 @pytest.mark.slow
-def test_processes_choose_and_find_what_threads_do() -> None:
+def test_processes_choose_and_find_what_threads_do(tmp_path: Path) -> None:
+    """And they keep what they have heard where they are told to."""
     record = small_record(200, seed=4)
     here = occamid.identify(record, seed=2, **CHEAP)
     stages: list[str] = []
-    there = occamid.identify(
-        record, seed=2, workers=2, progress=lambda s: stages.append(s.what), **CHEAP
-    )
+    kept = Checkpoints(tmp_path / "own", Store.of(f"file://{tmp_path}/store"))
+    told: dict[str, Any] = {"seed": 2, "workers": 2, "checkpoints": kept}
+    there = occamid.identify(record, progress=lambda s: stages.append(s.what), **told, **CHEAP)
+    assert len(list((tmp_path / "store").iterdir())) == len(there.trials) * 3
     assert there.grounds == here.grounds
     np.testing.assert_allclose(there.expected_rmse, here.expected_rmse, rtol=1e-5)
     for one, other in zip(here.model.posteriors, there.model.posteriors, strict=True):

@@ -12,9 +12,10 @@ from occamid import DataError, Options, Record
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.combine import combine
 from occamid.bands.ensemble import Ensemble
-from occamid.identification import crew, referee
+from occamid.identification import court, crew, referee
 from occamid.identification import expected as expecting
 from occamid.identification.assemble import Workshop
+from occamid.identification.court import Court
 from occamid.identification.expected import (
     calibrated,
     cautious,
@@ -346,7 +347,8 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
         (arx,) = (f for f in all_families(options, records) if f.name == "arx")
         return [arx, Family("second", "flexible", "the same again")]
 
-    monkeypatch.setattr(referee, "families", few)
+    for place in (court, referee):
+        monkeypatch.setattr(place, "families", few)
 
 
 def judged(*records: Record) -> Judgement:
@@ -424,7 +426,8 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
             raise DataError("not now")
         return [f for f in all_families(options, records) if f.name == "arx"]
 
-    monkeypatch.setattr(referee, "families", failing)
+    for place in (court, referee):
+        monkeypatch.setattr(place, "families", failing)
     found = judged(process(100))
     assert found.chosen == "arx"
     assert np.isfinite(found.trials[0].score)
@@ -440,7 +443,8 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
             raise DataError("not now")
         return [f for f in all_families(options, records) if f.name == "arx"]
 
-    monkeypatch.setattr(referee, "families", always)
+    for place in (court, referee):
+        monkeypatch.setattr(place, "families", always)
     found = judged(process(100))
     assert found.grounds.startswith("nothing could be held back (fold 5 of 5: not now); arx has")
 
@@ -453,15 +457,15 @@ def test_a_family_far_behind_is_tried_no_further(
 ) -> None:
     """With many cores all folds are heard at once, and what counts is the same."""
 
-    def worse(self: referee._Court, fold: Fold, where: str, names: Sequence[str]) -> object:
+    def worse(self: Court, fold: Fold, where: str, names: Sequence[str]) -> object:
         found = answers(self, fold, where, names)
         if "second" in found:
             misses = [1.1 * behind * miss for miss in found["second"].misses]
             found["second"] = found["second"]._replace(misses=misses)
         return found
 
-    answers = referee._Court.answers
-    monkeypatch.setattr(referee._Court, "answers", worse)
+    answers = Court.answers
+    monkeypatch.setattr(Court, "answers", worse)
     monkeypatch.setattr(referee, "MANY", 10 if folds == 1 else 10_000)
     monkeypatch.setattr(crew, "cores", lambda: cores)
     found = judged(process(100))

@@ -23,21 +23,23 @@ from occamid.training.members import members_of
 from occamid.training.model import Model
 
 Array = np.ndarray
+ROUNDING = 1e-12  # shares whose sum is this near to one are left as they are, as those of a file
 
 
 def load(path: str | Path) -> Ensemble:
     """The model of a model file or of a run folder; anything else is refused with the reason."""
-    return _made_of(modelfile.read(path))
+    return made_of(modelfile.read(path))
 
 
-def _made_of(found: modelfile.Contents) -> Ensemble:
+def made_of(found: modelfile.Contents) -> Ensemble:
+    """The ensemble that its contents were taken from, to the last bit."""
     ensemble = combine(found.posteriors, found.weights, found.feedback)
     return replace(
         ensemble,
         inflation=found.inflation,
         tail=found.tail,
         candidates=found.candidates,
-        beside=tuple(Beside(_made_of(own), share) for own, share in found.beside),
+        beside=tuple(Beside(made_of(own), share) for own, share in found.beside),
     )
 
 
@@ -62,7 +64,8 @@ def combine(
             F = np.diag(p.factor) if p.factor.ndim == 1 else p.factor
             factors[k, rows[:, None], np.arange(F.shape[1])] = F
     noise = np.sqrt(np.stack([p.noise_variance for p in posteriors]))
-    share = share / share.sum()
+    if abs(share.sum() - 1) > ROUNDING:
+        share = share / share.sum()
     scaling = posteriors[0].model.scaling
     return Ensemble(
         posteriors=posteriors,

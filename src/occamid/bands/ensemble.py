@@ -119,9 +119,10 @@ class Ensemble:
 
     def save(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
         """Write a model file; ``about`` is kept in its header for people."""
-        modelfile.write(path, self._contents(), about)
+        modelfile.write(path, self.contents(), about)
 
-    def _contents(self) -> modelfile.Contents:
+    def contents(self) -> modelfile.Contents:
+        """What a model file holds."""
         return modelfile.Contents(
             self.posteriors,
             self.weights,
@@ -129,7 +130,7 @@ class Ensemble:
             self.feedback,
             self.tail,
             self.candidates,
-            tuple((other.model._contents(), other.share) for other in self.beside),
+            tuple((other.model.contents(), other.share) for other in self.beside),
         )
 
     @property

@@ -54,7 +54,7 @@ def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None 
 
     ``about`` is kept in the header for people: settings, provenance.
     """
-    header, arrays = _packed(ensemble)
+    header, arrays = packed(ensemble)
     header = {"format": FORMAT, "version": version("occamid"), "about": dict(about or {})} | header
     content = save(
         {name: np.ascontiguousarray(value) for name, value in arrays.items()},
@@ -63,7 +63,7 @@ def write(path: str | Path, ensemble: Contents, about: Mapping[str, Any] | None 
     replace_file(Path(path), content)
 
 
-def _packed(ensemble: Contents) -> tuple[dict[str, Any], dict[str, Array]]:
+def packed(ensemble: Contents) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays; those of a family beside it are in a header of its own and a folder."""
     first = ensemble.posteriors[0].model
     arrays: dict[str, Array] = {"weights": ensemble.weights, "inflation": ensemble.inflation}
@@ -87,7 +87,7 @@ def _packed(ensemble: Contents) -> tuple[dict[str, Any], dict[str, Array]]:
         )
     beside = []
     for k, (own, share) in enumerate(ensemble.beside):
-        header, more = _packed(own)
+        header, more = packed(own)
         beside.append(header | {"share": share})
         arrays |= {f"beside/{k}/{name}": value for name, value in more.items()}
     header = {
@@ -126,7 +126,7 @@ def read(path: str | Path) -> Contents:
             f"{path} holds non-finite values in {broken[0]}; the file is damaged, copy it again."
         )
     try:
-        return _unpacked(header, arrays)
+        return unpacked(header, arrays)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         raise FileError(
@@ -135,7 +135,7 @@ def read(path: str | Path) -> Contents:
         ) from None
 
 
-def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Contents:
+def unpacked(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Contents:
     """The contents, each part checked against the others."""
     posteriors = tuple(_member(header, arrays, k) for k in range(len(header["members"])))
     feedback = header["feedback"]
@@ -164,7 +164,7 @@ def _beside(
     names = ("input_names", "output_names", "sampling_time")
     if own["beside"] or any(own[n] != header[n] for n in names) or not 0 < share < 1:
         raise ValueError(f"family {k + 1} beside the leading one does not fit it")
-    return _unpacked(own, inside), share
+    return unpacked(own, inside), share
 
 
 def _tail(
@@ -242,7 +242,7 @@ def _member(header: Mapping[str, Any], arrays: Mapping[str, Array], k: int) -> P
         weights=weights,
         start=start,
         sampling_time=sampling_time,
-        prior_widths=prior,
+        prior_widths=prior or None,
     )
     return Posterior(
         model=model,

@@ -103,6 +103,14 @@ Cluster = Annotated[
 Processes = Annotated[
     int | None, typer.Option(help="Processes of this machine; default: threads of this one.")
 ]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        help="Where finished work is kept for --resume, also by workers: a folder, or an address "
+        "of fsspec such as s3://bucket/folder; default: beside --out.",
+        metavar="FOLDER|URL",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else.")]
 
 RunFolder = Annotated[Path, typer.Argument(help="Run folder of identify, or a model file.")]

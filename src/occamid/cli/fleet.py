@@ -17,6 +17,14 @@ Force = Annotated[bool, typer.Option("--force", help="Begin anew; replaces what 
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on where a stopped fleet left off, or with more files.")
 ]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder, or address of fsspec such as s3://bucket/folder, where workers put finished "
+        "assets, too; what --out lacks is fetched from there.",
+        metavar="FOLDER|URL",
+    ),
+]
 Count = Annotated[
     int | None, typer.Option(help="Processes of this machine; default: one for each core.")
 ]
@@ -55,6 +63,7 @@ def fleet(
     out: Out = Path("runs/fleet"),
     force: Force = False,
     resume: Resume = False,
+    store: Store = None,
     as_json: a.Json = False,
 ) -> None:
     """One model for each of many logs of the same kind: pumps, cells, houses.
@@ -77,5 +86,5 @@ def fleet(
     from occamid.identification.crew import Workers
 
     job, _ = training.job_of(config, data | {"by": by}, fixed)
-    to = Target(out, resume, force)
+    to = Target(out, resume, force, store)
     fleets.run(job, given, to, Workers(cluster, workers), quiet=as_json)

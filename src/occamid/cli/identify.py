@@ -40,6 +40,7 @@ def identify(
     out: a.Out = Path("runs/identify"),
     force: a.Force = False,
     resume: a.Resume = False,
+    store: a.Store = None,
     cluster: a.Cluster = None,
     workers: a.Processes = None,
     as_json: a.Json = False,
@@ -59,5 +60,5 @@ def identify(
     from occamid.cli import training  # heavy
     from occamid.identification.crew import Workers
 
-    to = training.Folder(out, force, resume, Workers(cluster, workers))
+    to = training.Folder(out, force, resume, Workers(cluster, workers), store)
     training.identify(config, data, fixed, to, quiet=as_json)

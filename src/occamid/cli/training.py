@@ -22,6 +22,7 @@ from occamid.errors import FileError, OccamidError
 from occamid.files import manifest
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.folder import ElsewhereError, Place, claim, new_folder
+from occamid.files.store import Store
 from occamid.identification import crew
 from occamid.identification import identify as identification
 from occamid.identification.crew import HERE, Workers
@@ -34,12 +35,19 @@ RESUME = "Finished cycles are kept: the same command with --resume goes on from 
 
 
 class Folder(NamedTuple):
-    """Where the run goes, what may be there already, and who does the work."""
+    """Where the run goes, what may be there already, who does the work and where it is kept."""
 
     out: Path
     force: bool = False
     resume: bool = False
     workers: Workers = HERE
+    store: str | None = None  # the user's own; else beside the run
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Where finished work is kept."""
+        named = None if self.store is None else Store.of(self.store, reads=self.resume)
+        return Checkpoints(self.out.absolute().parent / f".{self.out.name}.partial", named)
 
 
 def identify(
@@ -47,6 +55,8 @@ def identify(
 ) -> None:
     """A job of a file and of options, done; ``quiet`` prints its summary as JSON only."""
     crew.check(to.workers)
+    if to.checkpoints.named:
+        to.checkpoints.named.check(to.out)
     job, read = job_of(config, data, fixed)
     with claim(to.out, overwrite=to.force, inputs=read) as place:
         summary = run_job(job, place, to, quiet=quiet)
@@ -73,8 +83,7 @@ def run_job(job: Job, place: Place, to: Folder, *, quiet: bool) -> dict[str, Any
     found = ordered([*noticed, *check(*logged)])
     if not quiet:
         show(found)
-    out = place.folder
-    checkpoints = Checkpoints(out.absolute().parent / f".{out.name}.partial")
+    out, checkpoints = place.folder, to.checkpoints
     if not to.resume:
         checkpoints.clear()
     with _going_on(checkpoints):
@@ -127,7 +136,7 @@ def _going_on(checkpoints: Checkpoints) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
-        if checkpoints.kept():
+        if checkpoints.kept() or checkpoints.named:
             print(RESUME, file=sys.stderr)
         raise
     except ElsewhereError:

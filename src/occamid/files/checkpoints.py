@@ -1,4 +1,4 @@
-"""Finished cycles on disk, so that a run that was cut off can go on where it stopped."""
+"""Finished work on disk, so that a run that was cut off can go on where it stopped."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from safetensors.numpy import load, save
 
 from occamid.errors import FileError
 from occamid.files.atomic import replace_file
+from occamid.files.store import ENDING, Store
 
 DIGITS = 24  # of a key
-OURS = re.compile(  # a finished cycle, or one half written by ``replace_file``
-    rf"[0-9a-f]{{{DIGITS}}}-\d+\.safetensors|\.[0-9a-f]{{{DIGITS}}}-\d+\.safetensors-\w{{8}}"
-)
+NAME = rf"[0-9a-f]{{{DIGITS}}}(-\d+\.safetensors|{re.escape(ENDING)})"  # a cycle, or an entry
+OURS = re.compile(rf"{NAME}|\.{NAME}-\w{{8}}")  # or one half written by ``replace_file``
 
 
 def digest_of(*parts: Any) -> str:
@@ -34,9 +34,18 @@ def digest_of(*parts: Any) -> str:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """A folder with one file for each finished cycle of each chunk."""
+    """A folder with one file for each finished cycle of each chunk, and a store of finished units.
+
+    The store is the folder itself, unless the user has ``named`` one, which is left alone.
+    """
 
     folder: Path
+    named: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        """Where finished units are kept."""
+        return self.named or Store.of(self.folder)
 
     def _path(self, key: str, cycle: int) -> Path:
         return self.folder / f"{key}-{cycle}.safetensors"
@@ -65,14 +74,14 @@ class Checkpoints:
         return jax.tree.unflatten(structure, leaves)
 
     def kept(self) -> list[Path]:
-        """Files of finished cycles, half-written ones too; others that lie there are not ours."""
+        """Files of finished work, half-written ones too; others that lie there are not ours."""
         if self.folder.is_symlink() or not self.folder.is_dir():
             return []
         found = [p for p in self.folder.iterdir() if OURS.fullmatch(p.name)]
         return [p for p in found if p.is_file() and not p.is_symlink()]
 
     def clear(self) -> None:
-        """Remove every file of a cycle, and the folder if nothing else was in it."""
+        """Remove every file of ours, and the folder if nothing else was in it."""
         found = self.kept()
         for path in found:
             path.unlink(missing_ok=True)

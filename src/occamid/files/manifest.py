@@ -58,9 +58,14 @@ def read(folder: Path) -> dict[str, str] | None:
 
 
 def _plausible(name: str, value: object) -> bool:
-    """Whether an entry can be ours: a plain name, so that no list leads out of its folder."""
+    """Whether an entry can be ours."""
+    return plain_name(name) and isinstance(value, str) and len(value) == DIGITS
+
+
+def plain_name(name: str) -> bool:
+    """Whether a file of a run can have this name: none leads out of its folder."""
     plain = name == os.path.basename(name) and name not in ("", ".", "..", LIST, NEXT)
-    return plain and "\0" not in name and isinstance(value, str) and len(value) == DIGITS
+    return plain and "\0" not in name
 
 
 def changed(folder: Path, files: Mapping[str, str]) -> list[Path]:

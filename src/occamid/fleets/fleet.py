@@ -19,11 +19,12 @@ from occamid.errors import DataError, FileError, SettingsError
 from occamid.files import manifest
 from occamid.files.folder import Place, claim, new_folder
 from occamid.files.plain import plain
+from occamid.files.store import Store
 from occamid.fleets.dispatch import dispatch
 from occamid.fleets.names import folder_name, names_of, seed_of
 from occamid.fleets.summary import summary
 from occamid.fleets.table import to_csv
-from occamid.fleets.units import SETTINGS, Row, Unit, do, finished
+from occamid.fleets.units import SETTINGS, Row, Unit, do, failure, fetched, finished
 from occamid.identification import crew
 from occamid.identification.crew import Workers
 from occamid.identification.job import Job
@@ -39,11 +40,12 @@ OWN = ("example", "files", "test", "asset")  # settings of a job that a fleet de
 
 
 class Target(NamedTuple):
-    """Where a fleet goes, and what may be there already."""
+    """Where a fleet goes, what may be there already, and where else finished assets are put."""
 
     out: Path
     resume: bool = False
     force: bool = False
+    store: str | Path | None = None
 
 
 class Done(NamedTuple):
@@ -90,6 +92,7 @@ def fleet(
     workers: int | None = None,
     resume: bool = False,
     force: bool = False,
+    store: str | Path | None = None,
     progress: Callable[[Done], None] | None = None,
     **changes: Any,
 ) -> Fleet:
@@ -106,6 +109,8 @@ def fleet(
         workers: processes of this machine; default: one for each core.
         resume: go on with the fleet in the folder; what is done and unchanged stays.
         force: replace the fleet in the folder.
+        store: a folder, or an address of fsspec, where workers put finished assets, too; what
+            ``out`` lacks is fetched from there.
         progress: called after each asset.
         **changes: single options (``effort="quick"``) and how files are read (``inputs``,
             ``outputs``, ``time``, ``gaps``, ``split``, …), by the names of :class:`Options` and
@@ -119,7 +124,7 @@ def fleet(
     chosen = Options(**((options.given() if options else {}) | told))
     paths = [files] if isinstance(files, str | os.PathLike) else list(files)
     job = Job(**rest, by=by, options=chosen)
-    to = Target(Path(out), resume, force)
+    to = Target(Path(out), resume, force, store)
     return run_fleet(job, list(map(Path, paths)), to, Workers(cluster, workers), progress)
 
 
@@ -136,6 +141,9 @@ def run_fleet(
     if to.resume and to.force:
         raise SettingsError("give `resume` to go on or `force` to begin anew, not both.")
     crew.check(workers)
+    store = None if to.store is None else Store.of(to.store)
+    if store:
+        store.check(to.out)
     job = job.model_copy(update=dict.fromkeys(OWN[1:3], ()) | {"example": None, "asset": None})
     read = _assets(job, files)
     _check_there(to)
@@ -143,9 +151,12 @@ def run_fleet(
         place, edition = _begun(place, job, to.resume)
         home = place.target / ASSETS
         home.mkdir(exist_ok=True)  # before any worker looks for it
-        units = [_unit(job, name, paths, home, edition) for name, paths in read.items()]
+        units = [
+            replace(_unit(job, name, paths, home, edition), store=store)
+            for name, paths in read.items()
+        ]
         try:
-            rows = _rows(units, workers, progress)
+            rows = _rows(units, workers, to.resume, progress)
         finally:
             with suppress(OSError):
                 home.rmdir()  # if nothing came
@@ -215,18 +226,40 @@ def _check_same(old: Job, new: Job, folder: Path) -> None:
 
 
 def _rows(
-    units: Sequence[Unit], workers: Workers, progress: Callable[[Done], None] | None
+    units: Sequence[Unit],
+    workers: Workers,
+    resume: bool,
+    progress: Callable[[Done], None] | None,
 ) -> dict[str, Row]:
     """A row for each unit: of before where it was done, else from a worker."""
     began = time.perf_counter()
-    rows = {unit.asset: row for unit in units if (row := finished(unit))}
+    rows = {unit.asset: row for unit in units if (row := _before(unit, resume))}
     left = [unit for unit in units if unit.asset not in rows]
     for unit, row in dispatch(do, left, workers):
-        rows[unit.asset] = row
+        rows[unit.asset] = _brought(unit, row)
         if progress:
             spent = time.perf_counter() - began
             progress(Done(unit.asset, "message" not in row, len(rows), len(units), spent))
     return rows
+
+
+def _before(unit: Unit, resume: bool) -> Row | None:
+    """The row of a unit that was done before, here or, when resuming, as the store has it."""
+    row = finished(unit)
+    if row is None and resume:
+        row = fetched(unit)
+    return None if row is None or "message" in row else row
+
+
+def _brought(unit: Unit, row: Row) -> Row:
+    """The row of a unit whose folder is here; one that a worker could only store is fetched."""
+    if unit.store is None or "message" in row or finished(unit):
+        return row
+    return fetched(unit) or failure(
+        unit,
+        f"a worker has done it, but nothing of it is in {unit.store.address}; put `out` or `store` "
+        "where all workers can write.",
+    )
 
 
 def _written(place: Place, job: Job, rows: Sequence[Row], out: Path) -> Fleet:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import tempfile
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,14 +21,17 @@ from occamid.assessment.check.records import check
 from occamid.data.findings import ordered
 from occamid.errors import FileError, OccamidError
 from occamid.files import manifest
-from occamid.files.checkpoints import Checkpoints
+from occamid.files.checkpoints import Checkpoints, digest_of
 from occamid.files.folder import ElsewhereError, Place, claim, new_folder
 from occamid.files.lock import BusyError
+from occamid.files.parcel import pack, unpack
 from occamid.files.plain import plain
+from occamid.files.store import Store
 from occamid.identification.identify import identify
 from occamid.identification.job import Job
 from occamid.reporting import runs
 from occamid.training.cores import limited
+from occamid.training.provenance import source
 
 ROW = "asset.json"  # in the folder of an asset: its row of the table
 SETTINGS = "fleet.toml"  # in the folder of the fleet
@@ -43,12 +47,18 @@ class Unit:
     job: Job
     folder: Path
     edition: int  # how often the fleet was begun anew; what an earlier one left does not count
+    store: Store | None = None  # where its folder is put, too
 
     @property
     def key(self) -> str:
         """Everything that was asked for, in short."""
         asked = json.dumps([self.job.model_dump(mode="json"), self.edition, str(self.folder)])
         return sha256(asked.encode()).hexdigest()
+
+    @property
+    def entry(self) -> str:
+        """The key of its folder in a store: what was asked for, the data, and this version."""
+        return digest_of(self.key, json.dumps(_data(self.job)), source())
 
     @property
     def about(self) -> Row:
@@ -89,25 +99,62 @@ def finished(unit: Unit) -> Row | None:
     return row if same else None
 
 
+def fetched(unit: Unit) -> Row | None:
+    """The row of a unit whose folder is in the store; the folder is put where it belongs."""
+    try:
+        content = unit.store.get(unit.entry) if unit.store else None
+        files = None if content is None else unpack(content)
+        if files is None:
+            return None
+        read = [Path(path) for path in unit.job.files]
+        with claim(unit.folder, overwrite=True, inputs=read) as place, new_folder(place) as folder:
+            for name, inside in files.items():
+                (folder / name).write_bytes(inside)
+    except FileError as error:  # of a log that is gone, a folder that is not ours, the store
+        return failure(unit, str(error))
+    return finished(unit)
+
+
 def _alone(unit: Unit) -> Row:
     """Do a unit while no other process does; one that was waited for has left its row."""
     home = unit.folder.parent.parent
     if not (home / SETTINGS).is_file():
+        if unit.store is not None:
+            return _elsewhere(unit)
         raise FileError(
             f"the worker on {platform.node()} does not see the folder {home}; put `out` where all "
-            "workers can write, at the same path."
+            "workers can write, at the same path, or name a `store` that all can reach."
         )
     while True:
         try:
             read = [Path(path) for path in unit.job.files]
             with claim(unit.folder, overwrite=True, inputs=read) as place:
-                return finished(unit) or _identified(unit, place)
+                row = finished(unit) or _identified(unit, place)
+                _keep(unit, place)
+                return row
         except BusyError:
             time.sleep(PAUSE)
         except ElsewhereError:  # where folders cannot be locked, another worker was quicker
-            if (row := finished(unit)) is None:
+            if (found := finished(unit)) is None:
                 raise
-            return row
+            return found
+
+
+def _elsewhere(unit: Unit) -> Row:
+    """Do a unit on a machine that does not see its folder: it goes to the store alone."""
+    with (
+        tempfile.TemporaryDirectory(prefix="occamid-") as scratch,
+        claim(Path(scratch) / unit.folder.name) as place,
+    ):
+        row = _identified(unit, place)
+        _keep(unit, place)
+        return row
+
+
+def _keep(unit: Unit, place: Place) -> None:
+    """Put the folder into the store, if there is one."""
+    if unit.store is not None:
+        unit.store.put(unit.entry, pack(place.target))
 
 
 def _identified(unit: Unit, place: Place) -> Row:
@@ -116,7 +163,7 @@ def _identified(unit: Unit, place: Place) -> Row:
     data = _data(unit.job)
     estimation, test, noticed, job, logged = unit.job.look()
     found = ordered([*noticed, *check(*logged)])
-    checkpoints = Checkpoints(unit.folder.with_name(f".{unit.folder.name}.partial"))
+    checkpoints = Checkpoints(place.folder.with_name(f".{place.folder.name}.partial"))
     fit = identify(estimation, job.options, checkpoints=checkpoints)
     with new_folder(place) as folder:
         summary = runs.write(fit, job, test, folder, found, pictures=False)

@@ -82,12 +82,12 @@ class Crew:
         return cores() if self.client is None else max(1, sum(self.client.nthreads().values()))
 
     def do(
-        self, jobs: Sequence[Callable[[], T]], done: Callable[[int], None] | None = None
+        self, jobs: Sequence[Callable[[], T]], done: Callable[[int, T], None] | None = None
     ) -> list[T]:
         """The results of independent jobs, in their order.
 
-        Workers get jobs as pickles, and ``done`` is called here with the number of each that has
-        ended; threads tell for themselves how far they are.
+        Workers get jobs as pickles, and ``done`` is called here with the number and the result of
+        each that has ended; threads tell for themselves how far they are.
         """
         if self.client is None:
             return side_by_side(jobs)
@@ -96,9 +96,10 @@ class Crew:
         found: dict[int, T] = {}
         try:
             for future in distributed().as_completed(futures):
-                found[number[future.key]] = _result(future)
+                k = number[future.key]
+                found[k] = _result(future)
                 if done:
-                    done(number[future.key])
+                    done(k, found[k])
         except BaseException:  # a job that fails, or Ctrl-C, ends the others
             self.client.cancel(futures)
             raise

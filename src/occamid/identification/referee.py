@@ -8,19 +8,20 @@ a simpler kind is preferred where it is no worse than one of those, nor by more 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from occamid.bands.ensemble import Ensemble
 from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
+from occamid.identification.answers import Answers
 from occamid.identification.assemble import Workshop, free_run_errors
+from occamid.identification.court import Court, turn_of
 from occamid.identification.crew import Crew
 from occamid.identification.families import Family, families
 from occamid.identification.folds import Fold, folds, whole
@@ -28,7 +29,6 @@ from occamid.identification.hearing import (
     Hearing,
     difference,
     mean_square,
-    miss_of,
     pieces_of,
     rmse_of,
 )
@@ -92,7 +92,8 @@ def judge(
     held = [f._replace(long=tuple(long[k :: len(held)])) for k, f in enumerate(held)]
     hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
-    court = _Court(options, clock, checkpoints, given)
+    store = checkpoints.store if checkpoints else None
+    court = Court(options, clock, checkpoints, given, store)
     every = range(len(held))
     at_once = court.hear(crew, held, every, tried) if crew.size >= PLENTY else None
     for first, stop in ((0, 1), (1, 2), (2, len(held))):
@@ -105,7 +106,7 @@ def judge(
         )
         for k in turns:
             own = {name: answer for name, answer in answers[k].items() if name in left}
-            _write_down(held[k], _where(k, held), own, left)
+            _write_down(held[k], turn_of(k, held), own, left)
         enough = first > 0 or _held_back(held[:1]) >= MANY
         if enough and stop < len(held):
             _give_up(left, spread, HOPELESS[min(first, 1)])
@@ -150,79 +151,6 @@ def _held_back(held: Sequence[Fold]) -> int:
     return sum(len(p.record) - p.known for fold in held for p in fold.runs)
 
 
-class _Answer(NamedTuple):
-    """A family in one fold: its model and its misses, or why there are none."""
-
-    model: Ensemble | None
-    misses: list[Array]
-    seconds: float
-    failed: str = ""
-
-
-@dataclass(frozen=True)
-class _Court:
-    """What all hearings have in common."""
-
-    options: Options
-    clock: Clock
-    checkpoints: Checkpoints | None
-    given: int | None
-
-    def hear(
-        self, crew: Crew, held: Sequence[Fold], turns: Sequence[int], tried: Sequence[Family]
-    ) -> dict[int, dict[str, _Answer]]:
-        """Families in some of the folds, side by side; those that share a training, together."""
-        groups: dict[Hashable, list[str]] = {}
-        for family in tried:
-            groups.setdefault(family.training, []).append(family.name)
-        # The most flexible take longest: begun first, none is left to run alone.
-        units = [(k, names) for names in reversed(groups.values()) for k in turns]
-        court = self if crew.client is None else replace(self, checkpoints=None)
-        jobs = [partial(court.answers, held[k], _where(k, held), names) for k, names in units]
-
-        def done(number: int) -> None:
-            k, names = units[number]
-            for name in names:
-                self.clock.sub(f"{_where(k, held)}: {name}").close()
-            self.clock.tell(f"{_where(k, held)}: {names[-1]}")
-
-        answers: dict[int, dict[str, _Answer]] = {k: {} for k in turns}
-        for (k, _), found in zip(units, crew.do(jobs, done), strict=True):
-            answers[k] |= found
-        return answers
-
-    def answers(self, fold: Fold, where: str, names: Sequence[str]) -> dict[str, _Answer]:
-        """Some families in one fold; lags, scaling and orders are learned inside it."""
-        budget = self.options.budget.for_folds()
-        shop = Workshop(fold.lesson, budget, self.checkpoints, fold.shape, only_heard=True)
-        missing = "too few rows"
-        try:
-            own = {f.name: f for f in families(self.options, fold.records, self.given)}
-        except DataError as error:
-            own, missing = {}, str(error)
-        found = {}
-        for name in names:
-            began = time.perf_counter()
-            bar = self.clock.sub(f"{where}: {name}")
-            try:
-                if name not in own:
-                    raise DataError(missing)
-                model = shop.model(own[name], bar)
-                misses = [miss_of(model, part) for part in fold.runs]
-                if not any(map(len, misses)):
-                    raise DataError("held-back rows are fewer than the lags")
-                found[name] = _Answer(model, misses, time.perf_counter() - began)
-            except DataError as error:  # too short for these lags, or no model was usable
-                why = f"{where}: {error}"
-                found[name] = _Answer(None, [], time.perf_counter() - began, why)
-            bar.close()
-        return found
-
-
-def _where(turn: int, held: Sequence[Fold]) -> str:
-    return f"fold {turn + 1} of {len(held)}"
-
-
 def hear(
     fold: Fold,
     where: str,
@@ -237,7 +165,7 @@ def hear(
     ``widest`` first rows of every held-back part are judged for none: so many a model that is
     tried elsewhere may know, with which these are compared.
     """
-    answer = partial(_Court(options, clock, None, None).answers, fold, where, list(hearings))
+    answer = partial(Court(options, clock, None, None).answers, fold, where, list(hearings))
     clock.tell(where)
     (answers,) = (crew or Crew()).do([answer])
     _write_down(fold, where, answers, hearings, widest)
@@ -246,7 +174,7 @@ def hear(
 def _write_down(
     fold: Fold,
     where: str,
-    answers: dict[str, _Answer],
+    answers: Answers,
     hearings: dict[str, Hearing],
     widest: int = 0,
 ) -> None:
