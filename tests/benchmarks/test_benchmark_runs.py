@@ -153,6 +153,37 @@ def test_only_the_paper_protocol_looks_at_the_test_outputs(
             assert after[key] == before[key]
 
 
+def test_each_protocol_chooses_among_several_values_of_lam(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The paper's takes the λ of the best model on the test records, the honest one its score's."""
+    monkeypatch.setattr(reproduce, "load", lambda *_: bench_cases.data())
+    several = TINY.replace(lam=(0.5, 2e-3, 1e-3))
+    e = bench_cases.row()
+    paper, honest = reproduce.runs(e, ("paper", "honest"), several)
+    whole = train(bench_cases.data().estimation, several)
+    alone = {lam: reproduce.run(e, "paper", TINY.replace(lam=lam)) for lam in several.lam}
+    best = {
+        lam: sum(one.errors[k].min() / q.min for k, q in enumerate(e.paper_rmse))
+        for lam, one in alone.items()
+    }
+    lam = min(best, key=lambda v: best[v])
+    assert paper.result.settings.lam == (lam,)
+    np.testing.assert_allclose(paper.errors, alone[lam].errors, rtol=1e-3)
+    at = whole.best_index
+    assert honest.result.settings.lam == (several.lam[at.lam],)
+    assert honest.chosen == Index(0, at.restart, at.cycle)
+    for name, value in honest.result.model(honest.chosen).weights.items():
+        np.testing.assert_array_equal(value, whole.model(at).weights[name])
+
+    found = reproduce.report(paper)
+    assert found["lam"] == lam
+    assert found["settings"]["lam"] == several.model_dump(mode="json")["lam"]
+    assert [tried["lam"] for tried in found["tried"]] == list(several.lam)
+    assert found["tried"][several.lam.index(lam)]["rmse"] == found["rmse"]
+    assert "tried" not in reproduce.report(alone[lam])
+
+
 def with_errors(outcome: reproduce.Outcome) -> reproduce.Outcome:
     """Made errors: none is smallest where the score is, nor always in the same cycle."""
     scores = outcome.result.score[0]
@@ -329,6 +360,33 @@ def test_a_plain_network_under_both_protocols(monkeypatch: pytest.MonkeyPatch) -
         assert found["honest"]["rmse"][record.name] == pytest.approx(after[best], rel=1e-6)
 
 
+@pytest.mark.parametrize(("same", "trainings"), [(True, 1), (False, 2)])
+def test_protocols_with_the_same_estimation_records_share_a_training(
+    same: bool, trainings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bench_cases.data()
+    count: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        count.append(1)
+        return train(*arguments, **options)
+
+    other = (
+        made if same else made._replace(estimation=(bench_cases.process(80, 0, "made estimation"),))
+    )
+    e = bench_cases.row()
+    for module in (reproduce, measure):
+        load = lambda record, protocol: made if protocol == "paper" else other  # noqa: E731
+        monkeypatch.setattr(module, "load", load)
+        monkeypatch.setattr(module, "train", counted)
+    paper, honest = reproduce.runs(e, ("paper", "honest"), e.settings)
+    assert (paper.protocol, honest.protocol, len(count)) == ("paper", "honest", trainings)
+    assert honest.chosen == honest.result.best_index
+    monkeypatch.setattr(measure, "plain_settings", lambda *_: TINY.replace(cycles=1))
+    measure.measure_one("hairdryer", "mlp-plain", 3, 0)
+    assert len(count) == 2 * trainings
+
+
 class Candidate:
     """A baseline that misses every output by a constant."""
 
@@ -388,7 +446,17 @@ def test_baselines_resume_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert told == names
     found = json.loads(path.read_text("utf-8"))
     assert [r["name"] for r in found["rows"]] == names
-    assert (found["restarts"], found["seed"], found["warning"]) == (2, 3, WARNING)
+    assert found["warning"] == WARNING
+    assert all(row["machine"] and row["date"] for row in found["rows"])
+    drawn = {row["name"]: (row["restarts"], row["seed"]) for row in found["rows"] if "seed" in row}
+    assert drawn == dict.fromkeys(measure.PLAIN, (2, 3))
     assert found["rows"][names.index("armax")]["paper"]["rmse"] == {"t": None}
-    measure.measure_all("hairdryer", tmp_path / "new", 2, 4)  # another seed starts again
-    assert measured[-len(names) :] == names
+
+    done = len(measured)
+    measure.measure_all("hairdryer", tmp_path / "new", 2, 4)  # another seed: the networks alone
+    assert measured[done:] == list(measure.PLAIN)
+    measure.measure_all("hairdryer", tmp_path / "new", 5, 4, only=["lstm-plain", "arx"])
+    assert measured[done + 3 :] == ["lstm-plain"]
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert [row["name"] for row in rows] == names
+    assert [row["restarts"] for row in rows if "seed" in row] == [2, 5, 2]

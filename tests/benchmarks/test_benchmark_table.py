@@ -316,6 +316,34 @@ def test_a_run_from_the_command_line(
     assert json.loads((standin / "own" / "hairdryer-mlp.json").read_text())["seed"] == 1
 
 
+def test_both_protocols_from_the_command_line(
+    standin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One goes to each folder; what is finished under one of them is not run again."""
+    call = ("benchmark", "run", "hairdryer-mlp", "--protocol", "both")
+    code, out, err = said(capsys, *call)
+    assert (code, err) == (0, "")
+    assert out.startswith(WARNING)
+    folder = standin / "benchmarks" / "results"
+    for protocol in ("paper", "honest"):
+        assert read(folder / protocol, "hairdryer-mlp")["protocol"] == protocol
+    (folder / "honest" / "hairdryer-mlp.json").unlink()
+    before = (folder / "paper" / "hairdryer-mlp.json").stat().st_mtime_ns
+    code, out, _ = said(capsys, *call)
+    assert "finished before, in benchmarks/results/paper" in out
+    assert (folder / "paper" / "hairdryer-mlp.json").stat().st_mtime_ns == before
+    assert read(folder / "honest", "hairdryer-mlp")["protocol"] == "honest"
+
+
+def test_a_row_with_several_values_of_lam(folder: Path) -> None:
+    content = read(folder / "paper", "hairdryer-mlp")
+    content |= {"lam": 2e-4, "tried": [{"lam": 1e-4}, {"lam": 2e-4}], "device": "a GPU"}
+    write_json(folder / "paper" / "hairdryer-mlp.json", content)
+    text = document(folder)
+    assert re.search(r"\| Bayesian MLP \| 0.073 \|.*\| λ = 0.0002, best of 2 \|", text)
+    assert "| a machine, 2 cores, a GPU |" in text
+
+
 def test_the_list_of_experiments() -> None:
     shown = CliRunner().invoke(cli.app, ["benchmark", "list"], env={"COLUMNS": "400"})
     assert shown.exit_code == 0
@@ -349,6 +377,11 @@ def test_baselines_from_the_command_line(
     assert out.startswith(WARNING)
     assert "hairdryer, arx: 0.5000 chosen on validation data (a model), 0.5000 honest" in out
     assert (tmp_path / "baselines-hairdryer.json").exists()
+    call = ("benchmark", "baselines", "heat-exchanger", "--only", "lstm-plain", "--out", tmp_path)
+    assert said(capsys, *call)[0] == 0
+    assert [row["name"] for row in read(tmp_path, "baselines-heat-exchanger")["rows"]] == [
+        "lstm-plain"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -357,10 +390,14 @@ def test_baselines_from_the_command_line(
         (("benchmark", "run", "toaster-mlp"), "no experiment is called 'toaster-mlp'; there are "),
         (
             ("benchmark", "run", "hairdryer-mlp", "--protocol", "kind"),
-            "protocol 'kind' is unknown; choose one of paper, honest.",
+            "protocol 'kind' is unknown; choose one of paper, honest, both.",
         ),
         (("benchmark", "run", "--restarts", "0"), "Invalid value for '--restarts': "),
         (("benchmark", "baselines", "toaster"), "record 'toaster' is unknown; choose one of "),
+        (
+            ("benchmark", "baselines", "hairdryer", "--only", "toaster"),
+            "baseline 'toaster' is unknown; choose one of ",
+        ),
         (("benchmark", "table", "--results", "none"), "none holds no finished experiment; "),
         (("benchmark", "tables"), "No such command 'tables'."),
         (("data", "path", "toaster"), "no benchmark is called 'toaster'; there are hairdryer, "),

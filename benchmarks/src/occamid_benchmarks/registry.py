@@ -66,6 +66,14 @@ def load(name: str, split: Split = "paper") -> Data:
     return benchmark.cut(benchmark, signals, split)
 
 
+def same_estimation(one: Data, other: Data) -> bool:
+    """Whether two splits estimate on the same samples, so that one training serves both."""
+    return len(one.estimation) == len(other.estimation) and all(
+        np.array_equal(a.u, b.u) and np.array_equal(a.y, b.y)
+        for a, b in zip(one.estimation, other.estimation, strict=True)
+    )
+
+
 def get(name: str) -> Benchmark:
     """The registry's entry of this name."""
     if name not in BENCHMARKS:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,24 @@ MOST_WEIGHTS, SAMPLES = 1000, 500
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run: the training, the records, and the model the report is about."""
+    """A finished run: the training, the records, and the model the report is about.
+
+    ``result`` and ``errors`` are those of one λ; ``tried`` says what each λ of the row gave.
+    """
 
     experiment: Experiment
     protocol: Protocol
+    settings: Settings
     result: Batch
     data: registry.Data
     errors: Float[Array, "records M C"]
     chosen: Index
+    tried: tuple[dict[str, Any], ...]
+
+    @property
+    def several(self) -> bool:
+        """Whether the row has more than one λ."""
+        return len(self.settings.lam) > 1
 
     @property
     def n_init(self) -> int:
@@ -82,19 +92,89 @@ def run(
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Train every restart together and measure every cycle of each on the test records."""
-    data = load(experiment.record, protocol)
-    result = train(data.estimation, settings, progress=progress)
+    return next(runs(experiment, (protocol,), settings, progress))
+
+
+def runs(
+    experiment: Experiment,
+    protocols: Sequence[Protocol],
+    settings: Settings,
+    progress: Callable[[Progress], None] | None = None,
+) -> Iterator[Outcome]:
+    """A run under each protocol; what two of them estimate on the same records is trained once."""
+    trained: list[tuple[registry.Data, Batch]] = []
+    for protocol in protocols:
+        data = load(experiment.record, protocol)
+        result = next((r for d, r in trained if registry.same_estimation(d, data)), None)
+        if result is None:
+            result = train(data.estimation, settings, progress=progress)
+            trained.append((data, result))
+        yield judge(experiment, protocol, data, result)
+
+
+def judge(
+    experiment: Experiment, protocol: Protocol, data: registry.Data, result: Batch
+) -> Outcome:
+    """Measure every model on the test records and choose as the protocol does, the λ too.
+
+    The paper tuned λ by the simulation error, so its protocol takes the λ with the best model on
+    the validation records; the honest one takes that of the model it would take of all.
+    """
     n_init = known_outputs(data, protocol, result.start)
     errors = np.stack(
         [
-            free_run_errors(result.free_runs(record, n_init)[0], record, protocol, n_init)
+            free_run_errors(result.free_runs(record, n_init), record, protocol, n_init)
             for record in data.test
         ]
     )
-    chosen = (
-        _within_limits(experiment, result, errors) if protocol == "paper" else result.best_index
+    if protocol == "paper":
+        best = np.array([q.min for q in experiment.paper_rmse])
+        lam = int(np.argmin(np.sum(errors.min(axis=(-2, -1)) / best[:, None], axis=0)))
+        own = part(result, lam)
+        chosen = _within_limits(experiment, own, errors[:, lam])
+    else:
+        found = result.best_index
+        lam = found.lam
+        own, chosen = part(result, lam), found._replace(lam=0)
+    tried = tuple(
+        {"lam": value, "rmse": _spreads(data, protocol, result.score[k], errors[:, k])}
+        for k, value in enumerate(result.settings.lam)
     )
-    return Outcome(experiment, protocol, result, data, errors, chosen)
+    return Outcome(experiment, protocol, result.settings, own, data, errors[:, lam], chosen, tried)
+
+
+def part(result: Batch, lam: int, restart: int | None = None, cycle: int | None = None) -> Batch:
+    """The models of one λ, perhaps only those of one restart and cycle, as a batch."""
+    at = (slice(lam, lam + 1), *(slice(k, None if k is None else k + 1) for k in (restart, cycle)))
+    return replace(
+        result,
+        settings=result.settings.replace(lam=result.settings.lam[lam]),
+        params={n: v[at] for n, v in result.params.items()},
+        psi={n: tuple(w[at] for w in widths) for n, widths in result.psi.items()},
+        table={n: v[at] for n, v in result.table.items()},
+    )
+
+
+def _spreads(
+    data: registry.Data,
+    protocol: Protocol,
+    score: Float[Array, "M C"],
+    errors: Float[Array, "records M C"],
+) -> dict[str, dict[str, float]]:
+    """Over the restarts: of each the cycle that is best on the test record, or by its score."""
+    return {
+        record.name: spread(own)
+        for record, own in zip(data.test, _each(protocol, score, errors), strict=True)
+    }
+
+
+def _each(
+    protocol: Protocol, score: Float[Array, "M C"], errors: Float[Array, "records M C"]
+) -> Float[Array, "records M"]:
+    """The error of each restart at its own best cycle."""
+    if protocol == "paper":
+        return np.asarray(errors.min(axis=-1))
+    return np.asarray(errors[:, np.arange(errors.shape[1]), np.argmin(score, axis=-1)])
 
 
 def _within_limits(
@@ -137,17 +217,14 @@ def report(outcome: Outcome) -> dict[str, Any]:
     e, result, errors = outcome.experiment, outcome.result, outcome.errors
     names = [record.name for record in outcome.data.test]
     model = result.model(outcome.chosen)
-    if outcome.protocol == "paper":
-        each = errors.min(axis=-1)  # the best cycle of each restart, on the validation record
-    else:
-        cycles = np.argmin(result.score[0], axis=-1)
-        each = errors[:, np.arange(errors.shape[1]), cycles]
+    each = _each(outcome.protocol, result.score[0], errors)
     return {
         "experiment": e.name,
         "protocol": outcome.protocol,
         **({"warning": WARNING} if outcome.protocol == "paper" else {}),
         "record": e.record,
         "rmse": {n: spread(v) for n, v in zip(names, each, strict=True)},
+        **({"lam": result.settings.lam[0], "tried": outcome.tried} if outcome.several else {}),
         "diverged": int(np.sum(~np.isfinite(each))),
         "first_cycle": {n: spread(v[:, 0]) for n, v in zip(names, errors, strict=True)},
         "sparsity": model.sparsity,
@@ -165,7 +242,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "sparsity_by_matrix": {
             n: float(np.mean(W == 0)) for n, W in matrices(model.weights).items()
         },
-        "settings": result.settings.model_dump(mode="json"),
+        "settings": outcome.settings.model_dump(mode="json"),
         "seconds": {k: round(v, 2) for k, v in result.seconds.items()},
         "seed": result.settings.seed,
         **{k: result.provenance[k] for k in ("version", "machine", "device", "jax", "date")},
@@ -208,8 +285,15 @@ def band(model: Model, outcome: Outcome, record: Record) -> Run:
 
 
 def write(outcome: Outcome, folder: Path) -> None:
-    """``NAME.json`` and the figures of the paper: sparsity, free run, posterior mean ± 2σ."""
+    """``NAME.json`` and the figures; the numbers first, which no figure that fails may cost."""
     folder.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(plain(report(outcome)), indent=1, allow_nan=False)
+    replace_file(folder / f"{outcome.experiment.name}.json", content.encode())
+    draw(outcome, folder)
+
+
+def draw(outcome: Outcome, folder: Path) -> None:
+    """The figures of the paper: sparsity, free run, posterior mean ± 2σ."""
     name = outcome.experiment.name
     model = outcome.result.model(outcome.chosen)
     figures.save(figures.sparsity_figure(model), folder / f"{name}-sparsity.png")
@@ -226,8 +310,6 @@ def write(outcome: Outcome, folder: Path) -> None:
             figures.free_run_figure(record, band(model, outcome, record), title, sigmas=2),
             folder / f"{name}-posterior{own}.png",
         )
-    content = json.dumps(plain(report(outcome)), indent=1, allow_nan=False)
-    replace_file(folder / f"{name}.json", content.encode())
 
 
 def finished(experiment: Experiment, protocol: Protocol, settings: Settings, folder: Path) -> bool:

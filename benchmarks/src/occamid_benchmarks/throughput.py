@@ -42,7 +42,7 @@ LOOP_SECONDS = 10  # that it may take
 def measure(name: str, restarts: int, python: Path | None = None) -> dict[str, Any]:
     """Seconds, models × epochs a second and share of the peak; the PyTorch loop's, if asked for."""
     one = experiment(name)
-    settings = one.settings.replace(restarts=restarts)
+    settings = one.settings.replace(restarts=restarts, lam=one.settings.lam[0])
     records = registry.load(one.record).estimation
     network, rows = seen(records, settings)
     peak = product_peak(jnp.float32)

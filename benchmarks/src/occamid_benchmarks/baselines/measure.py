@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from occamid.data.record import Record
 from occamid.files.atomic import replace_file
 from occamid.files.plain import plain
+from occamid.training.batch import Batch
 from occamid.training.provenance import provenance
 from occamid.training.settings import Settings
 from occamid.training.train import train
 from occamid_benchmarks.baselines.grid import BASELINES, Fitted
 from occamid_benchmarks.experiments import WARNING, Protocol, experiment
+from occamid_benchmarks.registry import Data, same_estimation
 from occamid_benchmarks.reproduce import free_run_errors, known_outputs, load
 
 # Networks that are trained like the paper's rows, but without what makes those sparse.
@@ -50,16 +52,14 @@ def plain_settings(record: str, name: str, restarts: int, seed: int) -> Settings
 def measure_one(record: str, name: str, restarts: int, seed: int) -> dict[str, Any]:
     """Test errors of one baseline under both protocols, and how the choice was made."""
     began = time.perf_counter()
-    found: dict[str, Any] = {"name": name}
-    for protocol in ("paper", "honest"):
-        choose = _plain if name in PLAIN else _classical
-        found[protocol] = choose(record, name, protocol, restarts, seed)
-    return found | {"seconds": round(time.perf_counter() - began, 2)}
+    if name in PLAIN:
+        found = _plain(record, plain_settings(record, name, restarts, seed))
+    else:
+        found = {p: _classical(record, name, p) for p in get_args(Protocol)}
+    return {"name": name, **found, "seconds": round(time.perf_counter() - began, 2)}
 
 
-def _classical(
-    record: str, name: str, protocol: Protocol, restarts: int, seed: int
-) -> dict[str, Any]:
+def _classical(record: str, name: str, protocol: Protocol) -> dict[str, Any]:
     data = load(record, protocol)
     candidates = BASELINES[name].candidates(data.estimation)
     runs = [_errors(c, data.test, protocol, data.n_init) for c in candidates]
@@ -88,9 +88,20 @@ def _errors(
         ]
 
 
-def _plain(record: str, name: str, protocol: Protocol, restarts: int, seed: int) -> dict[str, Any]:
-    data = load(record, protocol)
-    result = train(data.estimation, plain_settings(record, name, restarts, seed))
+def _plain(record: str, settings: Settings) -> dict[str, Any]:
+    """Both protocols from one training, where they estimate on the same records."""
+    found: dict[str, Any] = {}
+    before: tuple[Data, Batch] | None = None
+    for protocol in get_args(Protocol):
+        data = load(record, protocol)
+        if before is None or not same_estimation(before[0], data):
+            before = data, train(data.estimation, settings)
+        found[protocol] = _restarts(data, before[1], protocol)
+    return found
+
+
+def _restarts(data: Data, result: Batch, protocol: Protocol) -> dict[str, Any]:
+    """The chosen one of the restarts, and the mean of all."""
     n_init = known_outputs(data, protocol, result.start)
     errors = np.stack(
         [
@@ -101,11 +112,10 @@ def _plain(record: str, name: str, protocol: Protocol, restarts: int, seed: int)
     seen = np.sqrt(np.mean(result.table["free_run_rmse"][0, :, 0] ** 2, axis=-1))
     # As the paper: the best of the restarts on each validation record.
     chosen = errors.min(axis=1) if protocol == "paper" else errors[:, int(np.nanargmin(seen))]
+    names, restarts = [r.name for r in data.test], result.settings.restarts
     return {
-        "rmse": dict(zip([r.name for r in data.test], map(float, chosen), strict=True)),
-        "mean": dict(
-            zip([r.name for r in data.test], map(float, errors.mean(axis=1)), strict=True)
-        ),
+        "rmse": dict(zip(names, map(float, chosen), strict=True)),
+        "mean": dict(zip(names, map(float, errors.mean(axis=1)), strict=True)),
         "model": f"{restarts} restarts",
         "candidates": restarts,
     }
@@ -117,24 +127,34 @@ def measure_all(
     restarts: int = 20,
     seed: int = 0,
     tell: Callable[[dict[str, Any]], None] = lambda row: None,
+    only: Sequence[str] | None = None,
 ) -> None:
-    """Every baseline of a record; the file grows row by row, and finished rows are kept."""
+    """Baselines of a record; the file grows row by row, and finished rows are kept.
+
+    Each row says which version and machine made it, a network's also its restarts and seed.
+    """
     path = folder / f"baselines-{record}.json"
-    key = {"restarts": restarts, "seed": seed}
-    rows = _finished(path, key)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in names(record):
-        if name not in {row["name"] for row in rows}:
-            rows.append(measure_one(record, name, restarts, seed))
-            content = {"record": record, "warning": WARNING, **key, **provenance(), "rows": rows}
-            text = json.dumps(plain(content), indent=1, allow_nan=False)
-            replace_file(path, text.encode())
-        tell(next(row for row in rows if row["name"] == name))
+    rows = rows_of(path)
+    for name in only or names(record):
+        key = {"restarts": restarts, "seed": seed} if name in PLAIN else {}
+        if name not in rows or not key.items() <= rows[name].items():
+            rows[name] = {**measure_one(record, name, restarts, seed), **key, **provenance()}
+            write(record, rows, path)
+        tell(rows[name])
 
 
-def _finished(path: Path, key: dict[str, int]) -> list[dict[str, Any]]:
+def rows_of(path: Path) -> dict[str, dict[str, Any]]:
+    """The finished rows of a file by name; none if it cannot be read."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-        return list(found["rows"]) if {k: found[k] for k in key} == key else []
+        return {row["name"]: row for row in json.loads(path.read_text("utf-8"))["rows"]}
     except (OSError, ValueError, KeyError, TypeError):
-        return []
+        return {}
+
+
+def write(record: str, rows: Mapping[str, dict[str, Any]], path: Path) -> None:
+    """The rows in the order of :func:`names`."""
+    ordered = [rows[name] for name in names(record) if name in rows]
+    content = {"record": record, "warning": WARNING, "rows": ordered}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(plain(content), indent=1, allow_nan=False)
+    replace_file(path, text.encode())

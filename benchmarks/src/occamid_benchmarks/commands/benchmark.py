@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.table import Table as Grid
@@ -60,7 +60,8 @@ def run(
         list[str] | None, typer.Argument(help="Experiments, see list; all ten if none is named.")
     ] = None,
     protocol: Annotated[
-        str, typer.Option(help="paper: choose on validation data; honest: never look at it.")
+        str,
+        typer.Option(help="paper: choose on validation data; honest: never look at it; or both."),
     ] = "paper",
     restarts: Annotated[
         int | None, typer.Option(min=1, help="Random initialisations; default 20.")
@@ -75,25 +76,34 @@ def run(
 
     Example: [bold]occamid benchmark run hairdryer-mlp glass-tube-mlp --protocol paper[/bold]
     """
-    check_choice("protocol", protocol, ("paper", "honest"))
-    folder = out or RESULTS / protocol
+    check_choice("protocol", protocol, ("paper", "honest", "both"))
+    protocols = [p for p in get_args(experiments.Protocol) if protocol in (p, "both")]
+    folders = {p: out or RESULTS / p for p in protocols}
+    if out and protocol == "both":
+        folders = {p: out / p for p in protocols}
     found = [experiments.experiment(name) for name in names or experiments.experiments()]
-    if protocol == "paper":
+    if "paper" in protocols:
         say(experiments.WARNING)
     for experiment in found:
         changes = {"restarts": restarts, "seed": seed}
         settings = experiment.settings.replace(
             **{k: v for k, v in changes.items() if v is not None}
         )
-        if not force and reproduce.finished(experiment, protocol, settings, folder):  # type: ignore[arg-type]
-            say(f"{experiment.name}: finished before, in {folder}; --force runs it again")
+        left = []
+        for one, folder in folders.items():
+            if not force and reproduce.finished(experiment, one, settings, folder):
+                say(f"{experiment.name}: finished before, in {folder}; --force runs it again")
+            else:
+                left.append(one)
+        if not left:
             continue
         say(f"{experiment.name}: {experiment.about}")
         with training_bar() as progress:
-            outcome = reproduce.run(experiment, protocol, settings, progress)  # type: ignore[arg-type]
-        with console.status("posterior and figures"):
-            reproduce.write(outcome, folder)
-        _tell(outcome)
+            outcomes = list(reproduce.runs(experiment, left, settings, progress))
+        for outcome in outcomes:
+            with console.status("posterior and figures"):
+                reproduce.write(outcome, folders[outcome.protocol])
+            _tell(outcome)
 
 
 @app.command()
@@ -101,19 +111,28 @@ def baselines(
     names: Annotated[
         list[str] | None, typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is named.")
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Such as {measure.PLAIN[-1]}; may be given often. All if not given."),
+    ] = None,
     restarts: Annotated[int, typer.Option(min=1, help="For the networks among them.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Fixes the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = RESULTS / "baselines",
 ) -> None:
     """Linear models, process models, Gaussian processes and plain networks on the real records.
 
-    Both protocols; baselines-RECORD.json grows row by row, and finished rows are kept.
+    Both protocols; baselines-RECORD.json grows row by row, and finished rows are kept: of a
+    network those with as many restarts and this seed.
     """
-    say(experiments.WARNING)
     for record in names or BENCHMARKS:
         check_choice("record", record, BENCHMARKS)
+        for name in only or ():
+            check_choice("baseline", name, tuple(measure.names(record)))
+    say(experiments.WARNING)
+    for record in names or BENCHMARKS:
+        tell = partial(_tell_baseline, record)
         with console.status(f"baselines on {record}"):
-            measure.measure_all(record, out, restarts, seed, partial(_tell_baseline, record))
+            measure.measure_all(record, out, restarts, seed, tell, only)
 
 
 def _tell_baseline(record: str, row: dict[str, Any]) -> None:
@@ -180,6 +199,8 @@ def _tell(outcome: reproduce.Outcome) -> None:
             f"  {record}: RMSE {ours['mean']:.4f} ± {ours['std']:.4f}, best {ours['min']:.4f} "
             f"(paper {quoted.mean:g} ± {quoted.std:g}, best {quoted.min:g})"
         )
+    if outcome.several:
+        say(f"  λ {report['lam']:g}, of {', '.join(f'{v:g}' for v in outcome.settings.lam)}")
     for what in ("most_accurate", "chosen"):
         if at := report[what]:
             errors = " / ".join(f"{v:.4f}" for v in at["rmse"])

@@ -32,7 +32,10 @@ class Quoted(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row: a record, the settings, and what the paper reached."""
+    """One row: a record, the settings, and what the paper reached.
+
+    Where the settings have several λ, the first is the one that other studies of the row take.
+    """
 
     name: str
     record: str

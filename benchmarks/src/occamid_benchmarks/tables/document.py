@@ -69,7 +69,8 @@ def document(folder: Path) -> str:
         "its seed, version and machine.",
         "## Table 1 of the paper, side by side",
         f"**{WARNING}** RMSE over the whole validation record, the first samples copied; mean ± "
-        "standard deviation over the restarts of each one's best cycle, and the best of all.",
+        "standard deviation over the restarts of each one's best cycle, and the best of all. Where "
+        "a row was tried with several λ, it is that with the best model, as the paper tuned its λ.",
         table_1(found["paper"]),
         "Both ends of the trade-off along the cycles: the most accurate model, and the sparsest "
         "one that still meets the row's limit (error at most 10 % above the paper's best; where no "
@@ -184,6 +185,8 @@ def comparison(record: str, found: dict[str, dict[str, Json]]) -> str:
         ours, honest_error, note = None, None, quote.get("source", "")
         if key in found["paper"]:
             ours = [v["min"] for v in found["paper"][key]["rmse"].values()]
+            if tried := found["paper"][key].get("tried"):
+                note = f"λ = {found['paper'][key]['lam']:g}, best of {len(tried)}"
             if key in found["honest"]:
                 honest_error = found["honest"][key]["chosen"]["rmse"]
         elif key in baselines:
@@ -282,6 +285,8 @@ def times(found: dict[str, Json]) -> str:
         if name in found:
             s = found[name]["seconds"]
             total += s["compile"] + s["run"]
-            rows.append((name, f"{s['compile']:.1f}", f"{s['run']:.1f}", found[name]["machine"]))
+            device = found[name].get("device", "cpu")
+            machine = found[name]["machine"] + ("" if device == "cpu" else f", {device}")
+            rows.append((name, f"{s['compile']:.1f}", f"{s['run']:.1f}", machine))
     rows.append(("all", "", f"{total:.1f}", ""))
     return markdown(("experiment", "compiling [s]", "training [s]", "machine"), rows)
