@@ -477,3 +477,30 @@ def test_a_family_far_behind_is_tried_no_further(
     assert np.isfinite(second.score)
     assert np.isnan(second.error)
     assert found.chosen == "arx"
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("cores", [1, PLENTY])
+def test_a_family_is_heard_after_all_where_the_leading_one_loses_its_lead(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind in two folds, but the other one errs a hundred times more in the next."""
+
+    def uneven(self: Court, fold: Fold, where: str, names: Sequence[str]) -> object:
+        found = answers(self, fold, where, names)
+        factors = {"second": 3.0, "arx": 1.0 if where < "fold 3" else 100.0}
+        asked.extend((where, name) for name in names)
+        return {
+            name: answer._replace(misses=[factors[name] * miss for miss in answer.misses])
+            for name, answer in found.items()
+        }
+
+    asked: list[tuple[str, str]] = []
+    answers = Court.answers
+    monkeypatch.setattr(Court, "answers", uneven)
+    monkeypatch.setattr(crew, "cores", lambda: cores)
+    found = judged(process(100))
+    assert found.chosen == "second"
+    assert [t.failed for t in found.trials] == ["", ""]
+    assert [len(found.hearings[name].models) for name in ("arx", "second")] == [5, 5]
+    assert len(asked) == len(set(asked)) == 10

@@ -8,7 +8,7 @@ a simpler kind is preferred where it is no worse than one of those, nor by more 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -81,7 +81,8 @@ def judge(
 
     Of very long records a part is learned from, and what lies between is judged on, too.
     What is far behind after the first fold, or the second, does not count in the others, and is not
-    heard there unless there are cores enough to hear all at once.
+    heard there unless there are cores enough to hear all at once; where nobody keeps the lead it is
+    heard after all.
     """
     crew = crew or Crew()
     given, rows, stream = sum(map(len, records)), options.budget.rows, options.budget.stream
@@ -90,28 +91,10 @@ def judge(
     tried = families(options, thin(records, rows), given)
     held = lighter(folds(records, options.budget.folds), rows)
     held = [f._replace(long=tuple(long[k :: len(held)])) for k, f in enumerate(held)]
-    hearings = {family.name: Hearing() for family in tried}
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
     store = checkpoints.store if checkpoints else None
     court = Court(options, clock, checkpoints, given, store)
-    every = range(len(held))
-    at_once = court.hear(crew, held, every, tried) if crew.size >= PLENTY else None
-    for first, stop in ((0, 1), (1, 2), (2, len(held))):
-        left = {name: h for name, h in hearings.items() if not h.hopeless}
-        turns = range(first, min(stop, len(held)))
-        answers = (
-            at_once
-            if at_once is not None
-            else court.hear(crew, held, turns, [f for f in tried if f.name in left])
-        )
-        for k in turns:
-            own = {name: answer for name, answer in answers[k].items() if name in left}
-            _write_down(held[k], turn_of(k, held), own, left)
-        enough = first > 0 or _held_back(held[:1]) >= MANY
-        if enough and stop < len(held):
-            _give_up(left, spread, HOPELESS[min(first, 1)])
-            lost = sum(h.hopeless for h in left.values())
-            clock.fewer(0 if at_once else lost * (len(held) - stop))
+    hearings = _in_rounds(court, crew, held, tried, spread)
     if not _most(hearings):
         why = next((h.failed for h in hearings.values() if h.failed), "the records are too short")
         return _by_criterion(records, tried, options, why, clock, checkpoints)
@@ -121,6 +104,49 @@ def judge(
     if len(held) < options.budget.folds:
         grounds += f"; only {len(held)} folds, the records allow no more"
     return Judgement(trials, chosen, grounds, hearings)
+
+
+def _in_rounds(
+    court: Court,
+    crew: Crew,
+    held: Sequence[Fold],
+    tried: Sequence[Family],
+    spread: Float[Array, " ny"],
+) -> dict[str, Hearing]:
+    """All families in the first fold, and those not far behind in the others."""
+    hearings = {family.name: Hearing() for family in tried}
+    answers: list[Answers] = [{} for _ in held]
+    at_once = crew.size >= PLENTY
+
+    def ask(turns: Sequence[int], names: Container[str]) -> None:
+        asked = [f for f in tried if f.name in names]
+        for k, found in court.hear(crew, held, turns, asked).items():
+            answers[k] |= found
+
+    if at_once:
+        ask(range(len(held)), hearings)
+    for first, stop in ((0, 1), (1, 2), (2, len(held))):
+        left = {name: h for name, h in hearings.items() if not h.hopeless}
+        turns = range(first, min(stop, len(held)))
+        if not at_once:
+            ask(turns, left)
+        for k in turns:
+            _write_down(held[k], turn_of(k, held), answers[k], left)
+        enough = first > 0 or _held_back(held[:1]) >= MANY
+        if enough and stop < len(held):
+            _give_up(left, spread, HOPELESS[min(first, 1)])
+            lost = sum(h.hopeless for h in left.values())
+            court.clock.fewer(0 if at_once else lost * (len(held) - stop))
+    if again := _given_up_too_soon(hearings, spread):
+        if not at_once:
+            court.clock.fewer(-sum(name not in found for found in answers for name in again))
+            for k, found in enumerate(answers):
+                ask([k], [name for name in again if name not in found])
+        back = {n: Hearing() for n, h in hearings.items() if n in again or not h.hopeless}
+        for k, fold in enumerate(held):
+            _write_down(fold, turn_of(k, held), answers[k], back)
+        hearings |= back
+    return hearings
 
 
 def _most(hearings: dict[str, Hearing]) -> int:
@@ -145,6 +171,22 @@ def _give_up(hearings: dict[str, Hearing], spread: Float[Array, " ny"], factor: 
             hearing.hopeless = True
             often = "1 fold" if _most(hearings) == 1 else f"{_most(hearings)} folds"
             hearing.failed = hearing.failed or f"left out after {often}: far behind"
+
+
+def _given_up_too_soon(hearings: dict[str, Hearing], spread: Float[Array, " ny"]) -> list[str]:
+    """Families that erred less where they were heard than all others do in the other folds."""
+
+    def error(hearing: Hearing, first: int = 0) -> float:
+        return mean_square(pieces_of(Hearing(misses=hearing.misses[first:]), spread))
+
+    kept = [h for h in _heard(hearings).values() if not h.hopeless]
+    return [
+        name
+        for name, own in hearings.items()
+        if own.hopeless
+        and 0 < len(own.misses) < _most(hearings)
+        and error(own) < min(error(h, len(own.misses)) for h in kept)
+    ]
 
 
 def _held_back(held: Sequence[Fold]) -> int:
@@ -178,7 +220,8 @@ def _write_down(
     hearings: dict[str, Hearing],
     widest: int = 0,
 ) -> None:
-    """Errors of all families over the same rows, in pieces."""
+    """Errors of all families that are listened to over the same rows, in pieces."""
+    answers = {name: answer for name, answer in answers.items() if name in hearings}
     for name, answer in answers.items():
         hearings[name].seconds += answer.seconds
         hearings[name].failed = answer.failed or hearings[name].failed

@@ -237,11 +237,9 @@ def _run(
     """All chunks through all cycles; arrays lead with (models, cycles)."""
     lam = np.repeat(np.asarray(settings.lam), settings.restarts)
     restart = np.tile(np.arange(settings.restarts), len(settings.lam))
-    models = len(lam)
-    # Chunks are those of one λ: trainings with any number of them share a program.
-    alike = settings.restarts if on_cpu() else models
-    workers = cores() if on_cpu() else len(devices())
+    models, workers = len(lam), cores() if on_cpu() else len(devices())
     memory = budget(settings, program.network, workers)
+    alike = settings.restarts if on_cpu() else models  # whatever their λ, they share a program
     chunk = plan_chunks(alike, bytes_per_model(program, data, experiments), memory, workers)
     parts = [np.minimum(np.arange(k, k + chunk), models - 1) for k in range(0, models, chunk)]
     schedule = _schedule(settings)
