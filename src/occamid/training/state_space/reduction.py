@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float, Int
 
 from occamid.training.criterion import effective_rows
 from occamid.training.state_space import levenberg
-from occamid.training.state_space.fit import Data, Report, Stage, error, run
+from occamid.training.state_space.fit import Data, Report, Stage, run
 from occamid.training.state_space.normal_equations import FreeRuns
-from occamid.training.state_space.priors import order_mask, prior_of
+from occamid.training.state_space.priors import groups, order_mask, prior_of
 from occamid.training.state_space.resizing import picked, repacked
 from occamid.training.state_space.smaller import (
     along,
@@ -85,14 +85,16 @@ def reduced(stage: Stage, data: Data, plan: Reduction, report: Report | None = N
     stage = run(stage.best(2), levenberg.Settings(MORE), "before reduction", report)
     rows = independent_rows(stage, data)
     stage = _best(stage, rows)
+    if not np.isfinite(bic(stage, rows)[0]):
+        return stage
     visited = _fewer_units(stage, data, rows, report) if plan.units else [stage]
     stage = _fewer_inputs(visited[-1], data, rows, report)
     if not plan.states:
         return stage
     narrow = [one for one in visited if _units(one)[0] <= max(WIDE, _units(stage)[0])]
     masks = inputs_of(stage.problem.sizes, stage.state.mask)[0]
-    begun = [reading(one, masks) for one in narrow]
-    return _fewer_states(_together([*begun, stage], data, plan.seed), data, rows, report)
+    starts = [reading(one, masks) for one in narrow]
+    return fewer_states(_together([*starts, stage], data, plan.seed), data, rows, report)
 
 
 def independent_rows(stage: Stage, data: Data) -> float:
@@ -111,9 +113,17 @@ def _units(stage: Stage) -> Int[Array, " M"]:
     return split(stage.problem.sizes, stage.state.mask).unit[..., -1].sum(axis=-1)
 
 
-def _begun(like: Stage, w: Sequence[Array], mask: Sequence[Array], alpha: Sequence[Array]) -> Stage:
+def exactly(sizes: Sizes, data: Data, w: Float[Array, " P"]) -> Stage:
+    """A fit that begins at these weights."""
+    problem = FreeRuns(sizes, data.rows, lanes=LEAST + 3)
+    return _begun(problem, [w], [np.ones(sizes.total, bool)], [np.ones(groups(sizes)[1])])
+
+
+def _begun(
+    problem: FreeRuns, w: Sequence[Array], mask: Sequence[Array], alpha: Sequence[Array]
+) -> Stage:
     """Fits that begin here, which is the centre of the prior of their linear part."""
-    problem, chosen = like.problem, np.stack(mask)
+    chosen = np.stack(mask)
     weights, precisions = np.where(chosen, np.stack(w), 0.0), np.array(alpha)
     precisions[:, :2] = 1.0
     carry = problem.carry(len(weights))
@@ -128,7 +138,7 @@ def _fewer_units(stage: Stage, data: Data, rows: float, report: Report | None) -
         (fit,) = along(stage, data)
         found = [without_units(fit, leave) for leave in sorted({1, -(-count // 4), count // 2})]
         alpha = [stage.state.alpha[0]] * len(found)
-        tried = _begun(stage, [w for w, _ in found], [m for _, m in found], alpha)
+        tried = _begun(stage.problem, [w for w, _ in found], [m for _, m in found], alpha)
         tried = run(tried, levenberg.Settings(REFIT), "fewer units", report)
         tried = picked(tried, np.argsort(bic(tried, rows), kind="stable"))
         if not bic(tried, rows)[0] < bic(stage, rows)[0]:
@@ -144,7 +154,7 @@ def _fewer_inputs(stage: Stage, data: Data, rows: float, report: Report | None) 
         (fit,) = along(stage, data)
         count = len(read)
         tried = _begun(
-            stage,
+            stage.problem,
             [fit.w] * count,
             [without_input(fit, int(k)) for k in read],
             [stage.state.alpha[0]] * count,
@@ -168,14 +178,20 @@ def reading(stage: Stage, inputs: Bool[Array, " nu"]) -> Stage:
     """The same fits without the inputs that have left."""
     sizes, state = stage.problem.sizes, stage.state
     mask = state.mask & ~_of_inputs(sizes, ~inputs)
-    return stage if np.array_equal(mask, state.mask) else _begun(stage, state.w, mask, state.alpha)
+    return (
+        stage
+        if np.array_equal(mask, state.mask)
+        else _begun(stage.problem, list(state.w), list(mask), list(state.alpha))
+    )
 
 
 def _together(stages: Sequence[Stage], data: Data, seed: int) -> Stage:
     """One stage of all fits, with no more room for units than they have."""
     old, most = stages[0].problem.sizes, max(int(_units(one)[0]) for one in stages)
     sizes = data.sizes(old.nx, most)
-    w, masks, alpha = [], [], []
+    w: list[Array] = []
+    masks: list[Array] = []
+    alpha = []
     for stage in stages:
         state = stage.state
         own = split(old, state.mask).unit[0, :, -1]
@@ -186,7 +202,7 @@ def _together(stages: Sequence[Stage], data: Data, seed: int) -> Stage:
         alpha.append(np.concatenate([state.alpha[0, :4], units.ravel()]))
     lanes = len(stages) * (LEAST + 3)
     problem = FreeRuns(sizes, data.rows, lanes=min(lanes, KEPT * (LEAST + 3)), seed=seed)
-    return _begun(stages[0]._replace(problem=problem), w, masks, alpha)
+    return _begun(problem, w, masks, alpha)
 
 
 def _permuted(sizes: Sizes, w: Array, units: Int[Array, " m"]) -> Array:
@@ -199,11 +215,11 @@ def _permuted(sizes: Sizes, w: Array, units: Int[Array, " m"]) -> Array:
     return new
 
 
-def _fewer_states(stage: Stage, data: Data, rows: float, report: Report | None) -> Stage:
+def fewer_states(stage: Stage, data: Data, rows: float, report: Report | None = None) -> Stage:
     """State by state, as long as BIC falls; the fit where it was smallest."""
     stage = _varied(stage, rows)
     best, rises = _best(stage, rows), 0
-    while (order := int(stage.orders[0])) > 1 and rises < RISES:
+    while rises < RISES and len(stage.state.w) and (order := int(stage.orders[0])) > 1:
         w, masks, alpha = [], [], []
         own = order_mask(stage.problem.sizes, order - 1)
         for fit, precisions in zip(along(stage, data), stage.state.alpha, strict=True):
@@ -214,18 +230,20 @@ def _fewer_states(stage: Stage, data: Data, rows: float, report: Report | None) 
             w += found
             masks += [fit.mask & own] * len(found)
             alpha += [precisions] * len(found)
-        stage = _begun(stage, w, masks, alpha)
+        stage = _begun(stage.problem, w, masks, alpha)
         stage = run(stage, levenberg.Settings(GLANCE, bend=0.0), f"{order - 1} states", report)
         stage = run(_varied(stage, rows), levenberg.Settings(LAST), f"{order - 1} states", report)
         stage = _varied(stage, rows)
-        better = bic(stage, rows)[0] < bic(best, rows)[0]
-        best, rises = (_best(stage, rows), 0) if better else (best, rises + 1)
+        if len(stage.state.w) and bic(stage, rows)[0] < bic(best, rows)[0]:
+            best, rises = _best(stage, rows), 0
+        else:
+            rises += 1
     return best
 
 
 def _varied(stage: Stage, rows: float) -> Stage:
-    """For every number of units the best fit; the best few of those, the best first."""
-    units, errors, scores = _units(stage), error(stage), bic(stage, rows)
-    each = [np.flatnonzero(units == m) for m in np.unique(units)]
-    first = np.array([lanes[np.argmin(errors[lanes])] for lanes in each])
-    return picked(stage, first[np.argsort(scores[first], kind="stable")][:KEPT])
+    """For every number of units the best fit; the best few of those, the best first; none wild."""
+    units, scores = _units(stage), bic(stage, rows)
+    ranked = np.argsort(scores, kind="stable")[: np.isfinite(scores).sum()]
+    first = np.sort(np.unique(units[ranked], return_index=True)[1])[:KEPT]
+    return picked(stage, ranked[first])
