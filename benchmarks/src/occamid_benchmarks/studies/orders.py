@@ -132,7 +132,7 @@ def read_inputs(kind: str, seed: int) -> list[int]:
     """Which of the three inputs some member of the last model reads."""
     data = idle_record(kind, seed)
     model = last_model(kind, data, seed)
-    read = {name.split("(")[0] for name in model.regressors}
+    read = {name.rsplit("[", 1)[0] for name in model.regressors}
     return [k for k, name in enumerate(data.input_names) if name in read]
 
 

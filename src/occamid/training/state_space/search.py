@@ -5,7 +5,8 @@ smallest BIC (:mod:`~occamid.training.criterion`) with ``k = n (nu + ny) + nu ny
 parameters of order n.  For networks with units that says little, and neither does the
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, and the best of all orders are finished; together they err less than those of one order.
-Short pieces of a long record do not show what drifts: there the best restarts of several orders run
+The order that is told is found on the way from the best of them to smaller ones
+(:mod:`~.reduction`).  Short pieces of a long record do not show what drifts: there the best restarts of several orders run
 some iterations through all of it, and those of the best order and of one with fewer states go on;
 whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
 how many units there are: models begin with few, and get twice as many as long as the error falls.
@@ -121,8 +122,8 @@ class Search:
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:
     """The finished fits; inputs, outputs and weights in scaled units.
 
-    There may be several orders: of short records the first is of the smallest that was about as
-    good as the best, of long ones of the best.
+    There may be several orders: of short records the first tells the order, the smallest model
+    that says as much as the best (:mod:`~.reduction`); of long ones it is of the best.
     """
     rows = [row for row in rows if np.any(row[2] > 0)]
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
