@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from occamid.training.criterion import effective_rows
 from occamid.training.state_space import levenberg
 from occamid.training.state_space.fit import Data, Report, Stage, run
-from occamid.training.state_space.normal_equations import FreeRuns
+from occamid.training.state_space.normal_equations import Carry, FreeRuns
 from occamid.training.state_space.priors import groups, order_mask, prior_of
 from occamid.training.state_space.resizing import picked, repacked
 from occamid.training.state_space.smaller import (
@@ -94,7 +95,8 @@ def reduced(stage: Stage, data: Data, plan: Reduction, report: Report | None = N
     narrow = [one for one in visited if _units(one)[0] <= max(WIDE, _units(stage)[0])]
     masks = inputs_of(stage.problem.sizes, stage.state.mask)[0]
     starts = [reading(one, masks) for one in narrow]
-    return fewer_states(_together([*starts, stage], data, plan.seed), data, rows, report)
+    several = _varied(_together([*starts, stage], data, plan.seed), rows)
+    return fewer_states(several, data, rows, report) if len(several.state.w) else stage
 
 
 def independent_rows(stage: Stage, data: Data) -> float:
@@ -120,13 +122,20 @@ def exactly(sizes: Sizes, data: Data, w: Float[Array, " P"]) -> Stage:
 
 
 def _begun(
-    problem: FreeRuns, w: Sequence[Array], mask: Sequence[Array], alpha: Sequence[Array]
+    problem: FreeRuns,
+    w: Sequence[Array],
+    mask: Sequence[Array],
+    alpha: Sequence[Array],
+    carry: Carry | None = None,
 ) -> Stage:
-    """Fits that begin here, which is the centre of the prior of their linear part."""
+    """Fits that begin here, which is the centre of the prior of their linear part.
+
+    ``carry`` is where models with the same states run; a few are not found from nowhere.
+    """
     chosen = np.stack(mask)
     weights, precisions = np.where(chosen, np.stack(w), 0.0), np.array(alpha)
     precisions[:, :2] = 1.0
-    carry = problem.carry(len(weights))
+    carry = problem.carry(len(weights)) if carry is None else carry
     state = levenberg.begin(problem, weights, chosen, precisions, carry, levenberg.Settings())
     return Stage(problem, prior_of(problem.sizes, weights), state)
 
@@ -138,7 +147,8 @@ def _fewer_units(stage: Stage, data: Data, rows: float, report: Report | None) -
         (fit,) = along(stage, data)
         found = [without_units(fit, leave) for leave in sorted({1, -(-count // 4), count // 2})]
         alpha = [stage.state.alpha[0]] * len(found)
-        tried = _begun(stage.problem, [w for w, _ in found], [m for _, m in found], alpha)
+        carry = stage.problem.pick(stage.state.carry, np.zeros(len(found), int))
+        tried = _begun(stage.problem, [w for w, _ in found], [m for _, m in found], alpha, carry)
         tried = run(tried, levenberg.Settings(REFIT), "fewer units", report)
         tried = picked(tried, np.argsort(bic(tried, rows), kind="stable"))
         if not bic(tried, rows)[0] < bic(stage, rows)[0]:
@@ -158,6 +168,7 @@ def _fewer_inputs(stage: Stage, data: Data, rows: float, report: Report | None) 
             [fit.w] * count,
             [without_input(fit, int(k)) for k in read],
             [stage.state.alpha[0]] * count,
+            stage.problem.pick(stage.state.carry, np.zeros(count, int)),
         )
         tried = _best(run(tried, levenberg.Settings(REFIT), "fewer inputs", report), rows)
         if not bic(tried, rows)[0] < bic(stage, rows)[0]:
@@ -181,7 +192,7 @@ def reading(stage: Stage, inputs: Bool[Array, " nu"]) -> Stage:
     return (
         stage
         if np.array_equal(mask, state.mask)
-        else _begun(stage.problem, list(state.w), list(mask), list(state.alpha))
+        else _begun(stage.problem, list(state.w), list(mask), list(state.alpha), state.carry)
     )
 
 
@@ -202,7 +213,8 @@ def _together(stages: Sequence[Stage], data: Data, seed: int) -> Stage:
         alpha.append(np.concatenate([state.alpha[0, :4], units.ravel()]))
     lanes = len(stages) * (LEAST + 3)
     problem = FreeRuns(sizes, data.rows, lanes=min(lanes, KEPT * (LEAST + 3)), seed=seed)
-    return _begun(problem, w, masks, alpha)
+    carry = jax.tree.map(lambda *v: np.concatenate(v), *(one.state.carry for one in stages))
+    return _begun(problem, w, masks, alpha, carry)
 
 
 def _permuted(sizes: Sizes, w: Array, units: Int[Array, " m"]) -> Array:
@@ -217,7 +229,6 @@ def _permuted(sizes: Sizes, w: Array, units: Int[Array, " m"]) -> Array:
 
 def fewer_states(stage: Stage, data: Data, rows: float, report: Report | None = None) -> Stage:
     """State by state, as long as BIC falls; the fit where it was smallest."""
-    stage = _varied(stage, rows)
     best, rises = _best(stage, rows), 0
     while rises < RISES and len(stage.state.w) and (order := int(stage.orders[0])) > 1:
         w, masks, alpha = [], [], []

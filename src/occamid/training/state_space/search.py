@@ -6,10 +6,11 @@ parameters of order n.  For networks with units that says little, and neither do
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, and the best of all orders are finished; together they err less than those of one order.
 The order that is told is found on the way from the best of them to smaller ones
-(:mod:`~.reduction`).  Short pieces of a long record do not show what drifts: there the best restarts of several orders run
-some iterations through all of it, and those of the best order and of one with fewer states go on;
-whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
-how many units there are: models begin with few, and get twice as many as long as the error falls.
+(:mod:`~.reduction`).  Short pieces of a long record do not show what
+drifts: there the best restarts of several orders run some iterations through all of it, and those
+of the best order and of one with fewer states go on; whoever uses them knows best which starts well
+from a few known outputs.  Long records can also tell how many units there are: models begin with
+few, and get twice as many as long as the error falls.
 """
 
 from __future__ import annotations
