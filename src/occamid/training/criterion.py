@@ -19,10 +19,15 @@ def criterion(
     n is how many independent errors are worth as much as ``misses``, those of the most flexible
     model.  Counted in rows, any drift would pay for more orders.
     """
-    outputs = range(squares.shape[1])
-    counts = [independent([run[:, k] for run in misses]) for k in outputs]
-    n = max(FEWEST, float(np.mean(counts)))
+    n = effective_rows(misses)
     return n * np.sum(np.log(np.maximum(squares, 1e-300)), axis=1) + free * np.log(n)
+
+
+def effective_rows(misses: Sequence[Float[Array, "T ny"]]) -> float:
+    """How many independent errors are worth as much as these, the mean over the outputs."""
+    outputs = range(misses[0].shape[1])
+    counts = [independent([run[:, k] for run in misses]) for k in outputs]
+    return max(FEWEST, float(np.mean(counts)))
 
 
 def independent(runs: Sequence[Float[Array, " T"]]) -> float:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from occamid.data.record import Record
 from occamid.data.scaling import Scaling
@@ -49,7 +49,7 @@ def observed(fitted: Fitted, record: Record, scaling: Scaling) -> Uncertain:
     }
     live = whole.live({name: v != 0 for name, v in params.items() if is_matrix(name)})
     network, weights = whole.compact(params, live)
-    share = disturbance(network, weights, scaling.apply(record))
+    share = disturbance(network, weights, scaling.apply(record), live.regressors[:nu])
     weights["filter.Q"] = share * weights["filter.Q"]
     terms = Terms(
         inputs=tuple((c, 0) for c in range(nu)),
@@ -112,14 +112,20 @@ def root(covariance: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return d[:, None] * vectors * np.sqrt(np.maximum(values, 1e-12 * values.max()))
 
 
-def disturbance(network: Observer, weights: dict[str, Array], record: Record) -> float:
+def disturbance(
+    network: Observer,
+    weights: dict[str, Array],
+    record: Record,
+    inputs: Bool[Array, " nu"] | slice = slice(None),
+) -> float:
     """The share of their variance that disturbs the states: what predicts best one step ahead.
 
-    ``record`` is scaled.  Of about equal ones the largest is taken: it trusts the model least,
-    which on other records is not as good as on the one it was fitted to.
+    ``record`` is scaled, ``inputs`` are those that the network reads.  Of about equal ones the
+    largest is taken: it trusts the model least, which on other records is not as good as on the
+    one it was fitted to.
     """
     rows = slice(max(record.lead, len(record) - ROWS), None)
-    u, y = record.u[rows], record.y[rows]
+    u, y = record.u[rows][:, inputs], record.y[rows]
     z = np.concatenate([u[1:], y[:-1]], axis=1)
     room = roomy(len(z), 512, 1)  # models and records of about one size share a program
     more, seen = ((0, room - len(z)), (0, 0)), np.arange(room) < len(z)

@@ -5,10 +5,12 @@ smallest BIC (:mod:`~occamid.training.criterion`) with ``k = n (nu + ny) + nu ny
 parameters of order n.  For networks with units that says little, and neither does the
 evidence tell good restarts from bad ones (METHOD section 9): they are scored on rows that were held
 back, and the best of all orders are finished; together they err less than those of one order.
-Short pieces of a long record do not show what drifts: there the best restarts of several orders run
-some iterations through all of it, and those of the best order and of one with fewer states go on;
-whoever uses them knows best which starts well from a few known outputs.  Long records can also tell
-how many units there are: models begin with few, and get twice as many as long as the error falls.
+The order that is told is found on the way from the best of them to smaller ones
+(:mod:`~.reduction`).  Short pieces of a long record do not show what
+drifts: there the best restarts of several orders run some iterations through all of it, and those
+of the best order and of one with fewer states go on; whoever uses them knows best which starts well
+from a few known outputs.  Long records can also tell how many units there are: models begin with
+few, and get twice as many as long as the error falls.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ from occamid.training.state_space.priors import (
     standardised,
     weights_of,
 )
+from occamid.training.state_space.reduction import Reduction, free_weights, reading, reduced
 from occamid.training.state_space.resizing import moved, picked, widened
+from occamid.training.state_space.smaller import inputs_of
 from occamid.training.state_space.start import Linear, Rows, excerpt
 from occamid.training.state_space.subspace import best_order, subspace
 from occamid.training.state_space.trajectory import split
@@ -79,6 +83,8 @@ class Search:
         bent: whether those that are finished follow bent valleys (geodesic correction).
         fixed: whether models of long records have just these units, too.
         projected: whether a linear model comes from projections alone (:mod:`~.subspace`).
+        told: whether the first fit is the smallest that says as much (:mod:`~.reduction`), of short
+            records and of linear models.
         seed: of the starts.
     """
 
@@ -92,6 +98,7 @@ class Search:
     bent: bool = True
     fixed: bool = False
     projected: bool = False
+    told: bool = True
     seed: int = 0
 
     @property
@@ -99,18 +106,25 @@ class Search:
         """How fits are finished."""
         return levenberg.Settings(self.iterations, bend=2.0 if self.bent else 0.0)
 
+    @property
+    def reduction(self) -> Reduction:
+        """What may leave a fit: what the user fixed may not."""
+        return Reduction(len(self.orders) > 1, not self.fixed, self.seed)
+
     def halved(self) -> Search:
         """Half of it, for models that are only compared; of fewer restarts none may be good."""
         members, iterations = max(2, self.members // 2), max(10, self.iterations // 2)
         restarts = max(min(4, self.restarts), self.restarts // 2)
-        return replace(self, restarts=restarts, members=members, iterations=iterations, bent=False)
+        return replace(
+            self, restarts=restarts, members=members, iterations=iterations, bent=False, told=False
+        )
 
 
 def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> list[Fitted]:
     """The finished fits; inputs, outputs and weights in scaled units.
 
-    There may be several orders: of short records the first is of the smallest that was about as
-    good as the best, of long ones of the best.
+    There may be several orders: of short records the first tells the order, the smallest model
+    that says as much as the best (:mod:`~.reduction`); of long ones it is of the best.
     """
     rows = [row for row in rows if np.any(row[2] > 0)]
     seen = int(sum(np.sum(weight > 0) for _, _, weight in rows))
@@ -135,6 +149,8 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
             found = [linear(data, orders, quick, report) for orders in parts]
+            if plan.told:
+                found.append(reduced(found[-1], data, plan.reduction, report))
             stages = [moved(by_criterion(data, found), whole, short, plan.seed)]
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
@@ -148,17 +164,35 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
                 begun = [moved(stage, whole, short, plan.seed) for stage in each]
                 stages = tasted(begun, whole, plan, report)
 
-        def end(stage: Stage) -> list[Fitted]:
+        def end(stage: Stage) -> Stage:
             with jax.enable_x64(True):  # each thread has its own
                 if plan.units and not (short or plan.fixed):
                     stage = grown(stage, whole, plan, report)
-                stage = run(stage, plan.levenberg, "last round", report)
-                return [fit for fit in finished(whole, stage) if fit.sound]
+                return run(stage, plan.levenberg, "last round", report)
 
-        fits = list(chain(*side_by_side([partial(end, stage) for stage in stages])))
+        stages = side_by_side([partial(end, stage) for stage in stages])
+        if plan.units and plan.told and short:
+            stages = with_told(stages, whole, plan, report)
+        fits = [fit for fit in chain(*(finished(whole, one) for one in stages)) if fit.sound]
         if not fits:
             raise DataError(NONE)
         return fits
+
+
+def with_told(
+    stages: Sequence[Stage], data: Data, plan: Search, report: Report | None
+) -> list[Stage]:
+    """The fit that tells the order comes first; inputs that it does not read leave all fits."""
+    errors = [np.min(error(stage), initial=np.inf) for stage in stages]
+    if not np.isfinite(errors).any():
+        return list(stages)
+    told = reduced(stages[int(np.nanargmin(errors))], data, plan.reduction, report)
+    inputs = inputs_of(told.problem.sizes, told.state.mask)[0]
+    others = [reading(stage, inputs) for stage in stages]
+    for k, stage in enumerate(stages):
+        if others[k] is not stage:
+            others[k] = run(others[k], plan.levenberg, "fewer inputs", report)
+    return [told, *others]
 
 
 def projected(data: Data, plan: Search) -> Stage:
@@ -207,9 +241,8 @@ def scored(length: int) -> Bool[Array, " T"]:
 
 def by_criterion(data: Data, stages: Sequence[Stage]) -> Stage:
     """The linear model whose order has the smallest BIC."""
-    sizes, rows = stages[0].problem.sizes, stages[0].problem.rows
-    orders, squares = together(stages, lambda s: s.orders), together(stages, _squares)
-    free = orders * (sizes.nu + sizes.ny) + sizes.nu * sizes.ny + sizes.ny
+    rows, squares = stages[0].problem.rows, together(stages, _squares)
+    free = together(stages, lambda s: free_weights(s.problem.sizes, s.state.mask))
     squares = squares / rows
     stage, lane = _place(stages, int(np.argmin(np.sum(np.log(squares), axis=1))))
     _, y = stage.problem.outputs(stage.state.w, stage.state.carry)
