@@ -92,7 +92,7 @@ def test_of_many_records_the_long_ones_are_taken() -> None:
 def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     twin = twins.make("hairdryer-twin", 0)
     found = families(Options(), (twin.estimation,), given=1000)
-    kinds = ["linear"] * 7 + ["response"] + ["curved"] * 2 + ["state-space"]
+    kinds = ["linear"] * 8 + ["response"] + ["curved"] * 2 + ["state-space"]
     assert [f.kind for f in found] == kinds
     plain = [f.name for f in found if f.settings is None]
     classical = ["arx", "output-error", "fading-arx", "fading-response", "subspace"]

@@ -83,9 +83,6 @@ CASES = (
     Case("activation of `response`, relu", ("response",), (
         Change("tanh", settings=lambda _: {"activation": "tanh"}),
     )),
-    Case("bias of `linear`, one", ("linear",), (
-        Change("none", settings=lambda _: {"bias": False}),
-    )),
     Case("λ of every trained family", ("linear", "response", *LAGGED), (
         Change("half", settings=_scaled(0.5)),
         Change("double", settings=_scaled(2.0)),
