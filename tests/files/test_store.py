@@ -90,6 +90,11 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
     for inside in ("", "deep"):
         with pytest.raises(FileError, match=r"is in the folder .* itself; name another `store`"):
             Store.of(tmp_path / "run" / inside).check(tmp_path / "run")
+    (tmp_path / ".run.partial").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / ".run.partial")
+    for name in (".run.partial", "link", "link/deep"):  # what ends with the run is no place
+        with pytest.raises(FileError, match=r"is in the folder .* itself; name another `store`"):
+            Store.of(tmp_path / name).check(tmp_path / "run", tmp_path / ".run.partial")
     with pytest.raises(FileError, match="cannot make"):
         Store.of(tmp_path / "file" / "deeper").put(KEY, b"")
     assert (tmp_path / "file").read_text() == "mine"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import occamid
+from occamid.errors import FileError
 from occamid.files.parcel import pack, unpack
 from occamid.files.store import Store
 from occamid.fleets import fleet as fleets
@@ -126,8 +127,26 @@ def test_a_parcel_leads_nowhere_else(home: Path) -> None:
     assert pack(folder) == content
     assert unpack(content[:-30]) is None
     assert unpack(b"") is None
+    for k in range(60, 600, 13):  # a byte of its first file
+        assert unpack(content[:k] + bytes([content[k] ^ 0xFF]) + content[k + 1 :]) is None
     for name in ("../out", "/etc/passwd", "run.json", "a/b", "..", "."):
         bad = io.BytesIO()
         with zipfile.ZipFile(bad, "w") as parcel:
             parcel.writestr(name, b"")
         assert unpack(bad.getvalue()) is None
+
+
+def test_an_asset_that_the_store_refuses_is_there_all_the_same(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise FileError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "put", full)
+        files = logs(tmp_path / "logs", 1)
+        found = occamid.fleet(files, tmp_path / "out", store=tmp_path / "store", **TOLD)
+    assert [row["asset"] for row in found.rows] == ["pump0"]
+    assert not (tmp_path / "store").exists()
+    occamid.fleet(files, tmp_path / "out", store=tmp_path / "store", resume=True, **TOLD)
+    assert len(listing(tmp_path / "store")) == 1  # it was done before; now it is kept

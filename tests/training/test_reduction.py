@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
-from occamid.training.state_space import Search, levenberg, search
+from occamid.training.state_space import Search, levenberg, reduction, search
 from occamid.training.state_space.fit import data_of, run
 from occamid.training.state_space.fitted import basis_changes
 from occamid.training.state_space.priors import order_mask
@@ -18,6 +21,7 @@ from occamid.training.state_space.reduction import (
     independent_rows,
     reduced,
 )
+from occamid.training.state_space.resizing import picked
 from occamid.training.state_space.smaller import (
     Along,
     earlier,
@@ -33,6 +37,7 @@ from occamid.training.state_space.start import Linear
 from occamid.training.state_space.trajectory import Sizes, split
 
 SIZES = Sizes(3, 2, 2, 2, 1)
+searching = sys.modules[search.__module__]
 
 
 def simulate(sizes: Sizes, w: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -248,3 +253,39 @@ def test_all_members_of_a_search_leave_an_idle_input_out() -> None:
     assert len(fits) > 1
     assert all(inputs_of(f.sizes, f.mask).tolist() == [True, False, True] for f in fits)
     assert fits[0].network()[0].states == 2
+
+
+def test_a_smaller_linear_model_that_would_run_away_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its pole beyond the circle may fit a drift; what was fitted order by order has none."""
+    rng = np.random.default_rng(0)
+    u, y = rng.normal(size=(200, 1)), np.zeros((200, 1))
+    for t in range(1, 200):
+        y[t] = 0.8 * y[t - 1] + u[t - 1]
+    rows = [(u, y / y.std() + 0.05 * rng.normal(size=y.shape), np.ones(200))]
+    real = searching.reduced
+
+    def unstable(*args: Any) -> Any:
+        stage = real(*args)
+        at = split(stage.problem.sizes, stage.state.w)
+        at.state[:, : stage.problem.sizes.nx, : stage.problem.sizes.nx] *= 1.5
+        state = stage.state._replace(squares=1e-9 * stage.state.squares)  # the best by far
+        return stage._replace(state=state)
+
+    monkeypatch.setattr(searching, "reduced", unstable)
+    (fit,) = search(rows, Search((1, 2), iterations=5))
+    A = split(fit.sizes, fit.w).state[:, : fit.sizes.nx]
+    assert np.max(np.abs(np.linalg.eigvals(A))) < 1
+
+
+def test_reduction_ends_where_all_smaller_models_run_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = Sizes(2, 1, 1, 1, 1)
+    w = feedback(sizes)
+    u = np.random.default_rng(0).normal(size=(200, 1))
+    data = data_of([(u, simulate(sizes, w, u)[1])])
+    with jax.enable_x64(True):
+        stage = exactly(sizes, data, w)
+        rows = independent_rows(stage, data)
+        monkeypatch.setattr(reduction, "_varied", lambda stage, _: picked(stage, np.array([], int)))
+        assert fewer_states(stage, data, rows).orders[0] == 2

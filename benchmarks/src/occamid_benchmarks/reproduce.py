@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,29 +130,17 @@ def judge(
     if protocol == "paper":
         best = np.array([q.min for q in experiment.paper_rmse])
         lam = int(np.argmin(np.sum(errors.min(axis=(-2, -1)) / best[:, None], axis=0)))
-        own = part(result, lam)
+        own = result.only(result.settings.lam[lam : lam + 1])
         chosen = _within_limits(experiment, own, errors[:, lam])
     else:
         found = result.best_index
         lam = found.lam
-        own, chosen = part(result, lam), found._replace(lam=0)
+        own, chosen = result.only(result.settings.lam[lam : lam + 1]), found._replace(lam=0)
     tried = tuple(
         {"lam": value, "rmse": _spreads(data, protocol, result.score[k], errors[:, k])}
         for k, value in enumerate(result.settings.lam)
     )
     return Outcome(experiment, protocol, result.settings, own, data, errors[:, lam], chosen, tried)
-
-
-def part(result: Batch, lam: int, restart: int | None = None, cycle: int | None = None) -> Batch:
-    """The models of one λ, perhaps only those of one restart and cycle, as a batch."""
-    at = (slice(lam, lam + 1), *(slice(k, None if k is None else k + 1) for k in (restart, cycle)))
-    return replace(
-        result,
-        settings=result.settings.replace(lam=result.settings.lam[lam]),
-        params={n: v[at] for n, v in result.params.items()},
-        psi={n: tuple(w[at] for w in widths) for n, widths in result.psi.items()},
-        table={n: v[at] for n, v in result.table.items()},
-    )
 
 
 def _spreads(

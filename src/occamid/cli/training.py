@@ -56,7 +56,7 @@ def identify(
     """A job of a file and of options, done; ``quiet`` prints its summary as JSON only."""
     crew.check(to.workers)
     if to.checkpoints.named:
-        to.checkpoints.named.check(to.out)
+        to.checkpoints.named.check(to.out, to.checkpoints.folder)
     job, read = job_of(config, data, fixed)
     with claim(to.out, overwrite=to.force, inputs=read) as place:
         summary = run_job(job, place, to, quiet=quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
@@ -31,5 +32,5 @@ def unpack(content: bytes) -> dict[str, bytes] | None:
             if not plain or sum(info.file_size for info in found) > LARGEST:
                 return None
             return {info.filename: parcel.read(info) for info in found}
-    except (BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError):
+    except (BadZipFile, OSError, ValueError, RuntimeError, EOFError, zlib.error):
         return None

@@ -48,16 +48,23 @@ class Store:
         """Whether it is reached by fsspec."""
         return "://" in self.address
 
-    def check(self, out: Path) -> None:
-        """Refuse a store that cannot be reached or is in the run folder, before any work.
+    def check(self, *taken: Path) -> None:
+        """Refuse a store that cannot be used or is in a folder of the run's, before any work.
 
         Nothing is written.
         """
-        place, run = Path(self.address), Path(os.path.abspath(out))
-        if not self.remote and os.path.lexists(place) and not place.is_dir():
-            raise FileError(f"{place} is no folder; name another `store`.")
-        if not self.remote and run in (place, *place.parents):
-            raise FileError(f"{place} is in the folder {out} itself; name another `store`.")
+        if not self.remote:
+            place = Path(os.path.realpath(self.address))
+            if os.path.lexists(self.address) and not place.is_dir():
+                raise FileError(f"{self.address} is no folder; name another `store`.")
+            for folder in taken:
+                if Path(os.path.realpath(folder)) in (place, *place.parents):
+                    raise FileError(
+                        f"{self.address} is in the folder {folder} itself; name another `store`."
+                    )
+            there = next(folder for folder in (place, *place.parents) if folder.exists())
+            if not os.access(there, os.W_OK):
+                raise FileError(f"cannot write to {self.address}; name another `store`.")
         self._read(sha256(b"").hexdigest())
 
     def get(self, key: str) -> bytes | None:

@@ -24,7 +24,7 @@ from occamid.fleets.dispatch import dispatch
 from occamid.fleets.names import folder_name, names_of, seed_of
 from occamid.fleets.summary import summary
 from occamid.fleets.table import to_csv
-from occamid.fleets.units import SETTINGS, Row, Unit, do, failure, fetched, finished
+from occamid.fleets.units import SETTINGS, Row, Unit, do, failure, fetched, finished, keep
 from occamid.identification import crew
 from occamid.identification.crew import Workers
 from occamid.identification.job import Job
@@ -246,7 +246,10 @@ def _rows(
 def _before(unit: Unit, resume: bool) -> Row | None:
     """The row of a unit that was done before, here or, when resuming, as the store has it."""
     row = finished(unit)
-    if row is None and resume:
+    if row is not None:
+        with suppress(FileError):  # it is here all the same
+            keep(unit, row, unit.folder)
+    elif resume:
         row = fetched(unit)
     return None if row is None or "message" in row else row
 

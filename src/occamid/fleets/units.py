@@ -11,6 +11,7 @@ import os
 import platform
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import file_digest, sha256
@@ -58,7 +59,11 @@ class Unit:
     @property
     def entry(self) -> str:
         """The key of its folder in a store: what was asked for, the data, and this version."""
-        return digest_of(self.key, json.dumps(_data(self.job)), source())
+        return self.entry_of(_data(self.job))
+
+    def entry_of(self, data: Any) -> str:
+        """The same for data that were read before; a log may have grown meanwhile."""
+        return digest_of(self.key, json.dumps(data), source())
 
     @property
     def about(self) -> Row:
@@ -130,7 +135,8 @@ def _alone(unit: Unit) -> Row:
             read = [Path(path) for path in unit.job.files]
             with claim(unit.folder, overwrite=True, inputs=read) as place:
                 row = finished(unit) or _identified(unit, place)
-                _keep(unit, place)
+                with suppress(FileError):  # the folder is whole, whatever the store says
+                    keep(unit, row, place.target)
                 return row
         except BusyError:
             time.sleep(PAUSE)
@@ -147,14 +153,14 @@ def _elsewhere(unit: Unit) -> Row:
         claim(Path(scratch) / unit.folder.name) as place,
     ):
         row = _identified(unit, place)
-        _keep(unit, place)
+        keep(unit, row, place.target)
         return row
 
 
-def _keep(unit: Unit, place: Place) -> None:
-    """Put the folder into the store, if there is one."""
+def keep(unit: Unit, row: Row, folder: Path) -> None:
+    """Put the folder of a finished unit into the store, if there is one."""
     if unit.store is not None:
-        unit.store.put(unit.entry, pack(place.target))
+        unit.store.put(unit.entry_of(row["data"]), pack(folder))
 
 
 def _identified(unit: Unit, place: Place) -> Row:

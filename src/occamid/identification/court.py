@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from occamid.errors import DataError
+from occamid.errors import DataError, FileError
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.store import Store
 from occamid.identification.answers import Answer, Answers, from_bytes, key_of, to_bytes
@@ -83,10 +84,11 @@ class Court:
         return None if content is None else from_bytes(content)
 
     def keep(self, found: Answers, fold: Fold, where: str, names: Sequence[str]) -> None:
-        """Put answers into the store, if there is one."""
+        """Put answers into the store, if there is one; without them they are heard again."""
         if self.store is not None:
             key = key_of(self.options, self.given, fold, where, names)
-            self.store.put(key, to_bytes(found))
+            with suppress(FileError):
+                self.store.put(key, to_bytes(found))
 
     def heard(self, fold: Fold, where: str, names: Sequence[str]) -> Answers:
         """Some families in one fold; the answers are kept before anybody else knows them."""

@@ -43,7 +43,7 @@ from occamid.training.provenance import provenance, provenance_key
 from occamid.training.settings import Settings
 from occamid.training.xla import ONCE, for_training
 
-LIGHT = 1e10  # multiplications of a chunk, under a second: it compiles longer than it trains
+LIGHT = 1e10  # multiplications of all restarts, under a second: compiling takes longer
 CACHE_MB = 8.0  # a chunk of perceptrons that stays in a core's cache trains a third faster
 
 
@@ -249,7 +249,7 @@ def _run(
         return init_batch(program, seed, *jax.device_put((restart[part], lam[part])))
 
     began = time.perf_counter()
-    work = settings.epochs * settings.cycles * chunk * data.y.size * size(program.network)
+    work = settings.epochs * settings.cycles * alike * data.y.size * size(program.network)
     one = cycle_program(program.network, work <= LIGHT)
     one.ready(program, schedule, start(parts[0]), data, experiments)
     compiled = time.perf_counter()

@@ -138,7 +138,8 @@ def measure_all(
     for name in only or names(record):
         key = {"restarts": restarts, "seed": seed} if name in PLAIN else {}
         if name not in rows or not key.items() <= rows[name].items():
-            rows[name] = {**measure_one(record, name, restarts, seed), **key, **provenance()}
+            row = {**measure_one(record, name, restarts, seed), **key, **provenance()}
+            rows = rows_of(path) | {name: row}  # another process may have added some
             write(record, rows, path)
         tell(rows[name])
 
@@ -153,7 +154,8 @@ def rows_of(path: Path) -> dict[str, dict[str, Any]]:
 
 def write(record: str, rows: Mapping[str, dict[str, Any]], path: Path) -> None:
     """The rows in the order of :func:`names`."""
-    ordered = [rows[name] for name in names(record) if name in rows]
+    known = [name for name in names(record) if name in rows]
+    ordered = [rows[name] for name in dict.fromkeys([*known, *rows])]
     content = {"record": record, "warning": WARNING, "rows": ordered}
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(plain(content), indent=1, allow_nan=False)

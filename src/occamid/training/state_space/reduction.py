@@ -34,12 +34,9 @@ from occamid.training.state_space.smaller import (
 from occamid.training.state_space.trajectory import Sizes, split
 
 Array = np.ndarray
-MORE, REFIT, GLANCE, LAST = (
-    100,
-    30,
-    12,
-    40,
-)  # iterations: the start, fewer units, states; in the end
+MORE = 100  # iterations of the fit that is made smaller,
+REFIT = 30  # of one with fewer units or inputs,
+GLANCE, LAST = 12, 40  # and of ones with fewer states: of all candidates, and of the best
 LEAST = 2  # of its states a model may lose one of these
 KEPT = 3  # models of one order, each with other units, that go on
 WIDE = 5  # units beyond which states do not leave yet
@@ -243,7 +240,10 @@ def fewer_states(stage: Stage, data: Data, rows: float, report: Report | None = 
             alpha += [precisions] * len(found)
         stage = _begun(stage.problem, w, masks, alpha)
         stage = run(stage, levenberg.Settings(GLANCE, bend=0.0), f"{order - 1} states", report)
-        stage = run(_varied(stage, rows), levenberg.Settings(LAST), f"{order - 1} states", report)
+        stage = _varied(stage, rows)
+        if not len(stage.state.w):  # all of them run away
+            break
+        stage = run(stage, levenberg.Settings(LAST), f"{order - 1} states", report)
         stage = _varied(stage, rows)
         if len(stage.state.w) and bic(stage, rows)[0] < bic(best, rows)[0]:
             best, rises = _best(stage, rows), 0

@@ -149,9 +149,7 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         if not plan.units:
             data = scored_data(few, [np.zeros(len(u), bool) for u, _, _ in few])
             found = [linear(data, orders, quick, report) for orders in parts]
-            if plan.told:
-                found.append(reduced(found[-1], data, plan.reduction, report))
-            stages = [moved(by_criterion(data, found), whole, short, plan.seed)]
+            stages = [moved(linear_one(data, found, plan, report), whole, short, plan.seed)]
         else:
             data = scored_data(few, [scored(len(u)) for u, _, _ in few])
             bases = [linear(data, orders, quick, report) for orders in parts]
@@ -179,14 +177,28 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
         return fits
 
 
+def linear_one(data: Data, found: Sequence[Stage], plan: Search, report: Report | None) -> Stage:
+    """The linear model with the smallest BIC, one that was made smaller among them.
+
+    A pole beyond the circle fits any drift, but would run away in time.
+    """
+    chosen = by_criterion(data, found)
+    if not plan.told:
+        return chosen
+    told = reduced(found[-1], data, plan.reduction, report)
+    return (
+        by_criterion(data, [*found, told]) if radius(told) <= max(1.0, radius(chosen)) else chosen
+    )
+
+
 def with_told(
     stages: Sequence[Stage], data: Data, plan: Search, report: Report | None
 ) -> list[Stage]:
     """The fit that tells the order comes first; inputs that it does not read leave all fits."""
-    errors = [np.min(error(stage), initial=np.inf) for stage in stages]
+    errors = [np.min(np.nan_to_num(error(stage), nan=np.inf), initial=np.inf) for stage in stages]
     if not np.isfinite(errors).any():
         return list(stages)
-    told = reduced(stages[int(np.nanargmin(errors))], data, plan.reduction, report)
+    told = reduced(stages[int(np.argmin(errors))], data, plan.reduction, report)
     inputs = inputs_of(told.problem.sizes, told.state.mask)[0]
     others = [reading(stage, inputs) for stage in stages]
     for k, stage in enumerate(stages):
@@ -250,6 +262,13 @@ def by_criterion(data: Data, stages: Sequence[Stage]) -> Stage:
     miss = (y[lane][inside] - np.concatenate(data.whole))[looked_at]
     stage, lane = _place(stages, int(np.argmin(criterion(squares, free, [miss]))))
     return picked(stage, np.array([lane]))
+
+
+def radius(stage: Stage) -> float:
+    """How far the poles of the first fit, a linear one, are from zero."""
+    own = split(stage.problem.sizes, np.where(stage.state.mask, stage.state.w, 0.0))
+    A = own.state[0][:, : stage.problem.sizes.nx]
+    return float(np.max(np.abs(np.linalg.eigvals(A))))
 
 
 def _squares(stage: Stage) -> Float[Array, "M ny"]:
