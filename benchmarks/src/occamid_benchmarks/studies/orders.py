@@ -138,6 +138,7 @@ def read_inputs(kind: str, seed: int) -> list[int]:
 
 def write(name: str, **content: Any) -> None:
     """A result among the others."""
+    content["seeds"] = list(range(SEEDS))
     text = json.dumps({**content, **provenance()}, indent=1)
     replace_file(RESULTS / "orders" / f"{name}.json", text.encode())
 

@@ -186,9 +186,8 @@ def linear_one(data: Data, found: Sequence[Stage], plan: Search, report: Report 
     if not plan.told:
         return chosen
     told = reduced(found[-1], data, plan.reduction, report)
-    return (
-        by_criterion(data, [*found, told]) if radius(told) <= max(1.0, radius(chosen)) else chosen
-    )
+    tame = radius(told) <= max(1.0, radius(chosen))
+    return by_criterion(data, [*found, told]) if tame else chosen
 
 
 def with_told(
