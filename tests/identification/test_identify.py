@@ -100,6 +100,11 @@ def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     assert all(s.seed == 0 for s in settings_of(found))
     assert found[4].search is not None
     assert found[4].search.projected
+    hidden = {f.name: f.search.told for f in found if f.search and not f.search.projected}
+    assert hidden == {"state-space-linear": True, "state-space": False}
+    (named,) = families(Options(network="state-space"), (twin.estimation,))
+    assert named.search is not None
+    assert named.search.told  # whoever names it wants to know its order
     (given,) = (f for f in families(Options(order=5), (twin.estimation,)) if f.name == "subspace")
     assert given.search is not None
     assert given.search.orders == (5,)

@@ -142,9 +142,10 @@ def _state_space(options: Options) -> list[Family]:
         "state-space-linear", "linear", f"linear, {about}", refined=True,
         search=replace(plan, units=0, orders=every),
     )  # fmt: skip
+    # Beside others the members are those that the referee heard; who names it wants its order.
     curved = Family(
         "state-space", "state-space", f"linear path and smooth units on {about}", refined=True,
-        search=replace(plan, units=units),
+        search=replace(plan, units=units, told=options.network == "state-space"),
     )  # fmt: skip
     return [linear, curved] if units else [linear]
 

@@ -2,7 +2,7 @@
 
 Systems with 2 to 6 states, modes in parallel of random loudness, from ten seeds, with one per cent
 of measurement noise: linear ones, and ones with a saturating output feedback.  Each is given to the
-state-space family of its kind as the automatic mode would, and the number of states that the last
+state-space family of its kind by name, and the number of states that the last
 model tells is compared with the truth, and with what the record shows: two modes may be so alike
 that fewer states say as much.  That order is found by the same criterion from the *true* weights.
 With ``idle`` (or without any argument) systems of three states have three inputs, one of which does
@@ -40,7 +40,7 @@ from occamid.training.state_space.trajectory import split
 from occamid_benchmarks import RESULTS
 
 Array = np.ndarray
-KINDS = {"linear": "state-space-linear", "curved": "state-space"}
+KINDS = ("linear", "curved")
 ORDERS, SEEDS, ROWS, NOISE = (2, 3, 4, 5, 6), 10, 2000, 0.01
 IDLE_ORDER = 3  # states of the systems with an idle input
 ITERATIONS = 40  # from the truth
@@ -97,9 +97,10 @@ def idle_record(kind: str, seed: int) -> Record:
 
 
 def last_model(kind: str, data: Record, seed: int) -> Ensemble:
-    """What the automatic mode would make of this family."""
-    options = Options(seed=seed)
-    family = next(f for f in families(options, (data,)) if f.name == KINDS[kind])
+    """What is made of ``--network state-space``, with ``--units 0`` where it is linear."""
+    units = 0 if kind == "linear" else None
+    options = Options(seed=seed, network="state-space", units=units)
+    (family,) = families(options, (data,))
     with small_algebra():
         return Workshop(whole((data,)), options.budget).model(family)
 
