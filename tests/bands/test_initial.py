@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from occamid import Record, Settings, ensemble_of, train
+from occamid.bands.combine import combine
 from occamid.bands.initial import _conditional, _search, _solved, past_inputs
-from occamid.data.windows import all_terms
-from occamid.networks import MLP
+from occamid.bands.posterior import Posterior
+from occamid.data.scaling import Scaling
+from occamid.data.windows import Terms, all_terms
+from occamid.networks import MLP, Observer
+from occamid.training.model import Model
 from tests.support.banded import banded
 
 
@@ -103,3 +107,33 @@ def test_a_free_run_may_start_before_the_lags_are_filled(rng: np.random.Generato
             assert part.shape == test.y.shape
             assert not part[:4].any()
         assert np.all(found.std[4:] > 0)
+
+
+def test_a_filter_looks_at_all_known_outputs_and_its_past_inputs_are_the_most_probable() -> None:
+    """A state-space model whose input acts after ten rows, started from four outputs."""
+    network = Observer(2, (1, 0), 1)
+    weights = {
+        "state.W_x": [[0.8]], "state.W_u": [[0.5]], "state.W_h": np.zeros((1, 0)),
+        "state.b": [0.0], "unit.W_x": np.zeros((0, 1)), "unit.W_u": np.zeros((0, 1)), "unit.b": [],
+        "out.W_x": [[1.0]], "out.W_u": [[0.0]], "out.W_h": np.zeros((1, 0)), "out.b": [0.0],
+        "filter.x": [0.0], "filter.P": [[1.0]], "filter.Q": [[0.0]], "filter.R": [1e-8],
+    }  # fmt: skip
+    terms = Terms(((0, 0),), ((0, 1),), ("u",), ("y",))
+    scaling = Scaling(*(np.array([v]) for v in (1.0, 2.0, 3.0, 4.0, 2.0, 3.0, 4.0)))
+    arrays = {name: np.array(value, dtype=float) for name, value in weights.items()}
+    model = Model(network, terms, scaling, arrays, start=1, prior_widths={}).later((10,))
+    none = np.zeros((1, 1))
+    posterior = Posterior(model, "full", np.array([0]), none, none[0] + 1, none[0] + 1, 1, 0)
+    ensemble = combine([posterior], feedback="none")
+    u = np.random.default_rng(2).normal(size=(50, 1)).cumsum(axis=0)
+    past = _conditional(scaling.apply_u(u)[:, 0], 10)[0]
+    v = np.concatenate([past, scaling.apply_u(u)[:, 0]])  # ten rows longer: row t is v[t + 10]
+    x, y = 0.7, []
+    for t in range(50):
+        y.append(x)
+        x = 0.8 * x + 0.5 * v[t]
+    truth = scaling.undo_y(np.array(y)[:, None])
+    assert ensemble.fewest_known == 1
+    np.testing.assert_allclose(ensemble.free_run(u, truth[:4]), truth, rtol=1e-5)
+    run = ensemble.simulate(Record(u=u, y=truth), 4)
+    np.testing.assert_allclose(run.mean, truth, rtol=1e-5)

@@ -55,8 +55,8 @@ def test_structured_text() -> None:
     np.testing.assert_allclose(found, state_space_run(M, D, U), rtol=1e-9)
 
 
-def observed() -> Ensemble:
-    """A small state-space model with a filter, by hand."""
+def observed(dead: tuple[int, int] = (0, 0)) -> Ensemble:
+    """A small state-space model with a filter, by hand; its inputs act after dead times."""
     rng = np.random.default_rng(3)
     network = Observer(3, (2, 2), 1)
     weights = {name: 0.1 * rng.normal(size=spec.shape) for name, spec in network.specs().items()}
@@ -66,14 +66,15 @@ def observed() -> Ensemble:
     scaling = Scaling(
         *(np.array(v) for v in ([1.0, 2.0], [2.0, 3.0], [5.0], [4.0], [2.0, 3.0], [5.0], [4.0]))
     )
-    model = Model(network, terms, scaling, weights, start=1, prior_widths={})
+    model = Model(network, terms, scaling, weights, start=1, prior_widths={}).later(dead)
     none = np.zeros((1, 1))
     posterior = Posterior(model, "full", np.array([0]), none + 1e-9, none[0] + 1, none[0] + 1, 1, 0)
     return combine([posterior], feedback="none")
 
 
-def test_an_observer_leaves_with_its_network_and_a_constant_gain() -> None:
-    model = observed()
+@pytest.mark.parametrize("dead", [(0, 0), (0, 3)])
+def test_an_observer_leaves_with_its_network_and_a_constant_gain(dead: tuple[int, int]) -> None:
+    model = observed(dead)
     description = describe(model)
     rng = np.random.default_rng(0)
     u = rng.normal(size=(60, 2))
@@ -81,7 +82,8 @@ def test_an_observer_leaves_with_its_network_and_a_constant_gain() -> None:
     free = recursion.free_run(description, u, np.zeros((0, 1)))
     weights, scaling = model.first.weights, model.first.scaling
     x, expected = weights["filter.x"], []
-    for row in scaling.apply_u(u):
+    scaled = np.concatenate([np.zeros((3, 2)), scaling.apply_u(u)])  # at the mean before
+    for row in (scaled[3 + t - np.array(dead), [0, 1]] for t in range(len(u))):
         h = np.tanh(weights["unit.W_x"] @ x + weights["unit.W_u"] @ row + weights["unit.b"])
         out = weights["out.W_x"] @ x + weights["out.W_u"] @ row + weights["out.W_h"] @ h
         expected.append(out + weights["out.b"])

@@ -176,7 +176,7 @@ def test_the_largest_share_leads() -> None:
     rng = np.random.default_rng(3)
     noise = rng.normal(size=(2, FOLDS, ROWS))
     record = linear_record(ROWS)
-    bench = identifying._Bench((record,), (record,), Options(), None, Clock(None, 1))
+    bench = identifying._Bench((record,), (record,), Options(), None, Clock(None, 1), (0,))
     kinds = [Family("a", "simple", "a"), Family("b", "flexible", "b")]
     for scale, leader in ((0.97, "b"), (1.03, "a")):
         found = heard({"a": noise[0], "b": scale * noise[1] / noise[1].std() * noise[0].std()})

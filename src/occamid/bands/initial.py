@@ -22,7 +22,7 @@ from scipy.linalg import toeplitz
 from occamid.bands.mixture import Mixture
 from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms, lagged
-from occamid.networks import MLP, Network
+from occamid.networks import MLP, Network, Observer
 from occamid.networks.algebra import root
 from occamid.networks.flat import unflatten
 from occamid.training.levenberg import least_squares
@@ -45,22 +45,22 @@ def with_past(
     """Inputs and known outputs from as far back as the lags reach, and how far that is.
 
     In the user's units.  Too little that is known, or other channels: nothing is inferred, and
-    the model says so.
+    the model says so.  A filter looks at every known output, so its past is always as long as its
+    lags; and as its state is found from those outputs anyway, inputs are just the most probable.
     """
-    enough = isinstance(network, MLP) and len(known) >= max(1, min(terms.max_lag, terms.output_lag))
-    missing = max(0, terms.max_lag - len(known)) if enough else 0
+    follows = isinstance(network, Observer)
+    enough = len(known) >= max(1, min(terms.max_lag, terms.output_lag))
+    missing = terms.max_lag - (terms.output_lag if follows else min(len(known), terms.max_lag))
     shapes = (len(terms.input_names), len(terms.output_names))
-    if not missing or len(known) >= len(u) or (u.shape[1], known.shape[1]) != shapes:
+    if not (enough and missing) or len(known) >= len(u) or (u.shape[1], known.shape[1]) != shapes:
         return u, known, 0
-    past = past_inputs(
-        network,
-        terms,
-        mixture.mean,
-        mixture.noise_std,
-        scaling.apply_u(u),
-        scaling.apply_y(known),
-        scaling.y_spread,
-    )[-missing:]
+    scaled = scaling.apply_u(u)
+    if isinstance(network, MLP):
+        noise, y = mixture.noise_std, scaling.apply_y(known)
+        past = past_inputs(network, terms, mixture.mean, noise, scaled, y, scaling.y_spread)
+    else:
+        past = np.stack([_conditional(v, missing)[0] for v in scaled.T], axis=1)
+    past = past[-missing:]
     past = past * scaling.u_scale + scaling.u_offset
     longer = np.concatenate([np.repeat(known[:1], missing, axis=0), known])
     return np.concatenate([past, u]), longer, missing

@@ -19,7 +19,6 @@ from occamid.bands.units import in_user_units
 from occamid.data.record import Record
 from occamid.data.windows import windows
 from occamid.errors import DataError, SettingsError
-from occamid.networks import MLP
 from occamid.training.first_outputs import begun
 from occamid.training.members import Members
 from occamid.training.model import Model, columns
@@ -48,8 +47,7 @@ class OneFamily:
     def fewest_known(self) -> int:
         """How many first outputs must be known before a free run."""
         terms = self.like.terms
-        known = max(1, terms.output_lag) if isinstance(self.like.network, MLP) else terms.max_lag
-        return min(terms.max_lag, known)
+        return min(terms.max_lag, max(1, terms.output_lag))
 
     def free_run(self, u: Float[Array, "N nu"], y_init: Float[Array, "n ny"]) -> Array:
         """The centre of this family's own free runs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -117,6 +117,16 @@ class Record:
                 "Give a share between 0 and 1 or a row number inside the record."
             )
         return self[:row], self[row:]
+
+    def later(self, delays: Sequence[int]) -> Record:
+        """The record with every input moved by so many samples to the rows where it acts.
+
+        Rows whose inputs came before the record become its ``lead``.
+        """
+        most = max(delays)
+        rows = np.arange(len(self))[:, None] - np.asarray(delays)
+        u = self.u[np.maximum(rows, 0), np.arange(self.u.shape[1])]
+        return replace(self, u=u, lead=max(self.lead, most)) if most else self
 
     def decimate(self, factor: int) -> Record:
         """Every ``factor``-th sample after a zero-phase anti-aliasing filter."""

@@ -54,6 +54,11 @@ class Terms:
         """The largest lag of an output: the length of the free run's shift register."""
         return max((lag for _, lag in self.outputs), default=0)
 
+    def later(self, delays: Sequence[int]) -> Terms:
+        """The same terms of inputs that were moved by so many samples, channel by channel."""
+        moved = tuple((channel, lag + delays[channel]) for channel, lag in self.inputs)
+        return replace(self, inputs=moved)
+
     def select(self, keep: Bool[Array, " nz"]) -> Terms:
         """Only the regressors marked in ``keep``."""
         terms = [t for t, kept in zip(self.inputs + self.outputs, keep, strict=True) if kept]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -24,9 +24,10 @@ from occamid.data.scaling import fit_scaling
 from occamid.data.windows import Shape, first_row, padded_shape
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
+from occamid.identification.dead_time import dead_times, moved
 from occamid.identification.families import Family
 from occamid.identification.folds import Lesson
-from occamid.identification.options import Budget
+from occamid.identification.options import Budget, Options
 from occamid.networks import Observer
 from occamid.training.batch import Batch
 from occamid.training.criterion import criterion
@@ -54,6 +55,7 @@ class Workshop:
     """One set of records and what is made of it; families of equal settings share a batch.
 
     Models of a fold are ``only_heard``: there one that would run away in time is better than none.
+    Inputs of the records were moved by their ``dead`` times, which the models' terms then say.
     """
 
     lesson: Lesson
@@ -61,7 +63,14 @@ class Workshop:
     checkpoints: Checkpoints | None = None
     room: Shape | None = None
     only_heard: bool = False
+    dead: tuple[int, ...] = ()
     batches: dict[Settings, Batch] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lesson: Lesson, options: Options, budget: Budget, **rest: Any) -> Workshop:
+        """For a lesson whose dead times are still in it."""
+        dead = dead_times(lesson.records, options)
+        return cls(moved(lesson, dead), budget, dead=dead, **rest)
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -84,7 +93,8 @@ class Workshop:
         else:
             posteriors = self._trained(family, progress)
         feedback = "process" if family.feeds_back else "none"
-        return combine(self._usable(posteriors), feedback=feedback)  # type: ignore[arg-type]
+        found = [replace(p, model=p.model.later(self.dead)) for p in self._usable(posteriors)]
+        return combine(found, feedback=feedback)  # type: ignore[arg-type]
 
     def batch(
         self, settings: Settings, progress: Callable[[Progress], None] | None = None

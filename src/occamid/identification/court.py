@@ -99,10 +99,13 @@ class Court:
     def answers(self, fold: Fold, where: str, names: Sequence[str]) -> Answers:
         """Some families in one fold; lags, scaling and orders are learned inside it."""
         budget = self.options.budget.for_folds()
-        shop = Workshop(fold.lesson, budget, self.checkpoints, fold.shape, only_heard=True)
+        shop = Workshop.of(
+            fold.lesson, self.options, budget,
+            checkpoints=self.checkpoints, room=fold.shape, only_heard=True,
+        )  # fmt: skip
         missing = "too few rows"
         try:
-            own = {f.name: f for f in families(self.options, fold.records, self.given)}
+            own = {f.name: f for f in families(self.options, shop.records, self.given)}
         except DataError as error:
             own, missing = {}, str(error)
         found = {}

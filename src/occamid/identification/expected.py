@@ -99,10 +99,10 @@ def learning_gain(
         fold = used[number][1]
         bar = clock.sub(f"learning curve {number + 1}: {family.name}")
         try:
-            tried = families(options, fold.fewer.records, given)
-            own = next(f for f in tried if f.name == family.name)
             budget = options.budget.for_folds()
-            shop = Workshop(fold.fewer, budget, room=fold.shape, only_heard=True)
+            shop = Workshop.of(fold.fewer, options, budget, room=fold.shape, only_heard=True)
+            tried = families(options, shop.records, given)
+            own = next(f for f in tried if f.name == family.name)
             return shop.model(own, bar)
         except (DataError, StopIteration):  # too few rows: the curve has one point less
             return None

@@ -24,6 +24,7 @@ from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.crew import Workers, crew_of
+from occamid.identification.dead_time import dead_times, moved
 from occamid.identification.expected import (
     CURVE,
     calibrated,
@@ -121,17 +122,18 @@ def identify(
     whole = as_records(records)
     data = thin(whole, options.budget.rows)
     given = sum(map(len, whole))
-    tried = families(options, data, given)
+    dead = dead_times(whole, options)
+    tried = families(options, moved(everything(data), dead).records, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     with crew_of(Workers.of(workers)) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)
-    bench = _Bench(whole, data, options, checkpoints, clock)
+    bench = _Bench(whole, data, options, checkpoints, clock, dead)
     make_room()
     judgement, family, shop, model = bench.lead(tried, bench.led(tried, judgement))
     clock.tell(f"bands of {family.name}")
-    stack, model, expect = bench.trusted(tried, judgement, model, shop.records)
+    stack, model, expect = bench.trusted(tried, judgement, model)
     clock.finish()
-    batch = None if family.settings is None else shop.batch(family.settings)
+    batch = None if family.settings is None else shop.batch(family.settings).later(dead)
     model = nearest_member(model, shown(data)) if options.single else model
     candidates = size(_candidate(model, family) if batch is None else batch.network)
     return Fit(
@@ -140,7 +142,7 @@ def identify(
         trials=judgement.trials,
         grounds="; ".join([judgement.grounds, *([stack.grounds] if stack else [])]),
         batch=batch,
-        records=whole if bench.every_row(family) else shown(data),
+        records=shown(bench.records(family)),
         options=options,
         expected_rmse=tuple(expect[0].tolist()),
         expected_interval=tuple(zip(*(end.tolist() for end in expect[1:]), strict=True)),
@@ -168,15 +170,17 @@ class _Bench:
     options: Options
     checkpoints: Checkpoints | None
     clock: Clock
+    dead: tuple[int, ...]  # times by which inputs are moved
 
-    def every_row(self, family: Family) -> bool:
-        """What sums over time can be trained on every row; the quick effort does not."""
-        return family.search is not None and self.options.effort != "quick"
+    def records(self, family: Family) -> tuple[Record, ...]:
+        """What a family is trained on: what sums over time on every row, but for quick efforts."""
+        streams = family.search is not None and self.options.effort != "quick"
+        return self.whole if streams else self.data
 
     def shop(self, family: Family, budget: Budget) -> Workshop:
         """Where a family is trained on everything it can be trained on."""
-        records = self.whole if self.every_row(family) else self.data
-        return Workshop(everything(records), budget, self.checkpoints)
+        lesson = moved(everything(self.records(family)), self.dead)
+        return Workshop(lesson, budget, self.checkpoints, dead=self.dead)
 
     def stack(self, tried: Sequence[Family], judgement: Judgement) -> Stack | None:
         """The chosen family and others that err less together with it, if any do."""
@@ -229,9 +233,8 @@ class _Bench:
         tried: Sequence[Family],
         judgement: Judgement,
         model: Ensemble,
-        records: tuple[Record, ...],
     ) -> tuple[Stack | None, Ensemble, Float[Array, "3 ny"]]:
-        """What the folds say about the chosen family's model, trained on these records.
+        """What the folds say about the chosen family's model.
 
         Whether others belong beside it; the model with its bands; the error to expect and its
         interval.
@@ -243,7 +246,8 @@ class _Bench:
         family = next(f for f in tried if f.name == judgement.chosen)
         stack = self.stack(tried, judgement)
         given = sum(map(len, self.whole))
-        rows, streams = rows_of(records), family.search is not None
+        records, streams = self.records(family), family.search is not None
+        rows = rows_of(records)
         gain, (model, stack) = both(
             partial(learning_gain, family, hearing, options, rows, self.clock, given),
             partial(self.beside, model, tried, stack),

@@ -97,7 +97,7 @@ def judge(
     hearings = _in_rounds(court, crew, held, tried, spread)
     if not _most(hearings):
         why = next((h.failed for h in hearings.values() if h.failed), "the records are too short")
-        return _by_criterion(records, tried, options, why, clock, checkpoints)
+        return _by_criterion(records, options, why, clock, checkpoints)
     heard = _heard(hearings)
     trials = _trials(tried, heard, hearings, spread)
     chosen, grounds = choose(tried, heard, spread)
@@ -300,14 +300,15 @@ def choose(
 
 def _by_criterion(
     records: tuple[Record, ...],
-    tried: Sequence[Family],
     options: Options,
     why: str,
     clock: Clock,
     checkpoints: Checkpoints | None,
 ) -> Judgement:
     """Nothing can be held back: BIC of the free runs on the records themselves."""
-    shop = Workshop(whole(records), options.budget.for_folds(), checkpoints)
+    budget = options.budget.for_folds()
+    shop = Workshop.of(whole(records), options, budget, checkpoints=checkpoints)
+    tried = families(options, shop.records, sum(map(len, records)))
     trials, scores = [], {}
     count = sum(len(r) * r.y.shape[1] for r in records)
     nothing = tuple(np.full(records[0].y.shape[1], np.nan).tolist())

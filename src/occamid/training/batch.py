@@ -176,6 +176,10 @@ class Batch:
         """The model at :attr:`best_index`."""
         return self.model(self.best_index)
 
+    def later(self, delays: Sequence[int]) -> Batch:
+        """The models of inputs that come so many samples sooner than those they were trained on."""
+        return replace(self, terms=self.terms.later(delays))
+
     def only(self, lam: Sequence[float]) -> Batch:
         """The models of some of the λ values."""
         at = [self.settings.lam.index(value) for value in lam]

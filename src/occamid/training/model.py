@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -100,6 +100,12 @@ class Model:
                 )
             changed[name] = array
         return replace(self, weights=changed)
+
+    def later(self, delays: Sequence[int]) -> Model:
+        """The model of inputs that come so many samples sooner than those it was trained on."""
+        if not any(delays):
+            return self
+        return replace(self, terms=self.terms.later(delays), start=self.start + max(delays))
 
     def compact(self) -> Model:
         """The smallest network with the same outputs.

@@ -1,0 +1,106 @@
+"""Inputs are moved to where they act, inside a fold; models say then how far back they lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from occamid.data.record import Record
+from occamid.identification.assemble import Workshop
+from occamid.identification.dead_time import dead_times, moved
+from occamid.identification.families import CLASSICAL, families
+from occamid.identification.folds import Lesson, folds, piece, whole
+from occamid.identification.options import BUDGETS, Options
+
+DEAD = 30  # samples that the first input waits
+
+
+def plant(rows: int, seed: int = 0, bent: bool = False) -> Record:
+    """A slow process with two inputs, the first of which is far away."""
+    rng = np.random.default_rng(seed)
+    u, y = np.zeros((rows, 2)), np.zeros((rows, 1))
+    for t in range(1, rows):
+        u[t] = rng.normal(size=2) if t % 7 == 0 else u[t - 1]
+        far = u[t - DEAD, 0] if t >= DEAD else 0.0
+        y[t] = 0.8 * y[t - 1] + (far**2 if bent else far) + 0.4 * u[t - 1, 1]
+    return Record(u=u, y=y + 0.05 * rng.normal(size=y.shape))
+
+
+@pytest.mark.parametrize("bent", [False, True])
+def test_inputs_wait_no_longer_than_their_effects(bent: bool) -> None:
+    far, near = dead_times([plant(800, bent=bent)], Options())
+    assert DEAD - 6 <= far < DEAD
+    assert near == 0
+
+
+def test_nothing_is_moved_that_the_user_fixed_or_that_is_unknown() -> None:
+    record = plant(800)
+    assert dead_times([record], Options(input_lags=40)) == (0, 0)
+    assert dead_times([record], Options(input_delay=2)) == (0, 0)
+    noise = np.random.default_rng(1).normal(size=(800, 2))
+    assert dead_times([replace(record, u=noise)], Options()) == (0, 0)
+
+
+def test_rows_are_worth_more_than_a_dead_time() -> None:
+    """Every record loses its first rows: of many short ones that would be too much."""
+    record = plant(3000)
+    assert max(dead_times([record[k : k + 500] for k in range(0, 3000, 500)], Options())) > 0
+    short = [record[k : k + 90] for k in range(0, 2970, 90)]
+    assert dead_times(short, Options()) == (0, 0)
+
+
+def test_a_lesson_has_every_input_where_it_acts() -> None:
+    record, dead = plant(300), (20, 3)
+    (fold, *_) = folds([record], 3)
+    found = moved(fold.lesson, dead)
+    for before, after in zip(fold.lesson.records, found.records, strict=True):
+        assert after.lead == max(before.lead, 20)
+        np.testing.assert_array_equal(after.y, before.y)
+        for t in range(20, len(before)):
+            for c, d in enumerate(dead):
+                assert after.u[t, c] == before.u[t - d, c]
+    for (_, seen), (_, now) in zip(fold.lesson.blanked, found.blanked, strict=True):
+        np.testing.assert_array_equal(now, seen & (np.arange(len(seen)) >= 20))
+    assert moved(fold.lesson, (0, 0)) is fold.lesson
+
+
+def test_short_records_leave_and_pieces_with_inputs_before_them_stay() -> None:
+    record = plant(300)
+    pieces = (record, record[:39], record[:41], piece(record, 100, 120))
+    found = moved(Lesson(pieces, whole(pieces).blanked), (20, 0))
+    assert [len(r) for r in found.records] == [300, 41, 120]
+    assert found.records[-1].lead == 100
+
+
+def test_models_say_how_far_back_the_inputs_lie() -> None:
+    """A plain ARX of moved inputs runs through the record as it is, from its first outputs."""
+    record, truth = plant(900), plant(400, seed=5)
+    shop = Workshop.of(whole([record]), Options(), BUDGETS["quick"])
+    assert shop.dead[0] > 20
+    model = shop.model(CLASSICAL[0])
+    assert f"u1[t-{DEAD}]" in model.regressors
+    assert model.start > shop.dead[0]
+    run = model.simulate(truth)
+    assert run.rmse(truth)[0] < 0.1
+    # The same run as that of the model before its terms were told, through moved inputs.
+    plain = replace(shop, dead=())
+    inside = plain.model(CLASSICAL[0]).first
+    there = truth.later(shop.dead)
+    first = model.first
+    np.testing.assert_allclose(
+        first.free_run(truth.u, truth.y[: first.start])[first.start :],
+        inside.free_run(there.u[shop.dead[0] :], there.y[shop.dead[0] : first.start])[
+            inside.start :
+        ],
+    )
+
+
+def test_lags_are_proposed_for_moved_inputs() -> None:
+    """Units on lagged signals do without what lies before the dead time."""
+    record = plant(900)
+    shop = Workshop.of(whole([record]), Options(), BUDGETS["quick"])
+    settings = {f.name: f.settings for f in families(Options(), shop.records)}
+    assert settings["linear"] is not None
+    assert int(settings["linear"].input_lags) < DEAD
