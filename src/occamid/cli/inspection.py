@@ -100,6 +100,11 @@ def _show_states(best: Posterior, ensemble: Ensemble) -> None:
     """States and units of the first member, and how it moves around its mean inputs."""
     states, units = best.model.neurons
     say(f"the first member has {states} states and {units} units")
+    terms, step = best.model.terms, best.model.sampling_time
+    for channel, lag in terms.inputs:
+        if lag:
+            name = terms.input_names[channel]
+            say(f"{name} acts on them after {lag} samples ({lag * step:.4g} s)")
     orders = sorted({p.model.neurons[0] for p in ensemble.posteriors})
     if len(orders) > 1:
         say(f"others have {orders[0]} to {orders[-1]} states; the median of all is the model")

@@ -30,7 +30,8 @@ def dynamics(model: Ensemble, records: Sequence[Record]) -> dict[str, Any]:
     u = np.concatenate([record.u for record in records])
     try:
         line = linearise(model, u.mean(axis=0))
-        found = responses(model, u.mean(axis=0), _samples(line.time_constants, line.sampling_time))
+        samples = _dead_time(model) + _samples(line.time_constants, line.sampling_time)
+        found = responses(model, u.mean(axis=0), samples)
     except DataError as error:
         return {"reason": str(error), "pairs": []}
     names = model.terms
@@ -62,6 +63,14 @@ def dynamics(model: Ensemble, records: Sequence[Record]) -> dict[str, Any]:
             if j in curves
         ],
     }
+
+
+def _dead_time(model: Ensemble) -> int:
+    """How long the last input waits before it acts."""
+    first: dict[int, int] = {}
+    for channel, lag in model.terms.inputs:
+        first[channel] = min(lag, first.get(channel, lag))
+    return max(first.values(), default=0)
 
 
 def _samples(seconds: Array, step: float) -> int:
