@@ -8,6 +8,7 @@ say afterwards how far back those lie.  Like everything else this is learned ins
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,9 +28,13 @@ def dead_times(records: Sequence[Record], options: Options) -> tuple[int, ...]:
 
     From the end of the 90 % interval of each delay that is nearer; none where the user fixed lags.
     """
-    nothing = (0,) * records[0].u.shape[1]
     if options.input_delay is not None or options.input_lags != "auto":
-        return nothing
+        return (0,) * records[0].u.shape[1]
+    return _dead_times(tuple(records))
+
+
+@lru_cache(maxsize=16)  # families in a fold ask one by one, about the very same records
+def _dead_times(records: tuple[Record, ...]) -> tuple[int, ...]:
     first: dict[str, int] = {}
     for delay in delays(tuple(r[r.lead :] if r.lead else r for r in records)):
         if delay.effect >= FAINT:
@@ -38,7 +43,7 @@ def dead_times(records: Sequence[Record], options: Options) -> tuple[int, ...]:
     near = [first.get(name, 0) for name in records[0].input_names]
     found = tuple(d - MARGIN if d >= LONG else 0 for d in near)
     left = sum(max(0, len(r) - max(r.lead, max(found))) for r in records)
-    return found if left >= WORTH * rows_of(records) else nothing
+    return found if left >= WORTH * rows_of(records) else (0,) * len(near)
 
 
 def moved(lesson: Lesson, dead: Sequence[int]) -> Lesson:
