@@ -4,6 +4,7 @@ With ``OCCAMID_CHECK_SHAPES`` set, every array that goes into or comes out of a 
 is checked against its annotation; the hook must be there before the first import of occamid.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +12,9 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+
+# What JAX traces lives long: to look through it again and again takes a tenth of all time.
+gc.set_threshold(200_000, 20, 100)
 
 if os.environ.get("OCCAMID_CHECK_SHAPES"):
     from tests.support.shapes import check_shapes
