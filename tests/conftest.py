@@ -13,9 +13,6 @@ import jax
 import numpy as np
 import pytest
 
-# What JAX traces lives long: to look through it again and again takes a tenth of all time.
-gc.set_threshold(200_000, 20, 100)
-
 if os.environ.get("OCCAMID_CHECK_SHAPES"):
     from tests.support.shapes import check_shapes
 
@@ -30,6 +27,9 @@ from tests.support.real import real_data
 
 if not os.environ.get("OCCAMID_CHECK_SHAPES"):  # arrays are checked where programs are traced
     os.environ[PROGRAMS] = str(CACHE)
+
+# What JAX traces lives long: to look through it again and again takes a tenth of all time.
+gc.set_threshold(200_000, 20, 100)
 
 
 @pytest.fixture(autouse=True, scope="module")
