@@ -29,8 +29,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 # Most tests compile many small programs and run each once.  Without optimisation, and with XLA's
-# older emitters for fusions, the same programs are ready in a third of the time.
-OLDER := XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
+# older emitters for fusions, the same programs are ready in a third of the time; and in three
+# quarters of that where none is cut into parts for many cores, for both workers have work anyway.
+OLDER := XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 QUICKLY := OMP_NUM_THREADS=1 JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(OLDER)
 
 # Two workers take whole files, in the order of tests/conftest.py: the longest first.

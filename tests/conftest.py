@@ -4,6 +4,7 @@ With ``OCCAMID_CHECK_SHAPES`` set, every array that goes into or comes out of a 
 is checked against its annotation; the hook must be there before the first import of occamid.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,6 +27,9 @@ from tests.support.real import real_data
 
 if not os.environ.get("OCCAMID_CHECK_SHAPES"):  # arrays are checked where programs are traced
     os.environ[PROGRAMS] = str(CACHE)
+
+# What JAX traces lives long: to look through it again and again takes a tenth of all time.
+gc.set_threshold(200_000, 20, 100)
 
 
 @pytest.fixture(autouse=True, scope="module")

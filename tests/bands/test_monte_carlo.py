@@ -32,7 +32,6 @@ from tests.support.linear_model import linear_model, linear_posterior, linear_re
 from tests.support.small import SMALL, small_record
 from tests.support.trained import batch_of, data_of
 
-KINDS = ("mlp", "lstm", "two-outputs")
 FEEDBACKS: tuple[Feedback, ...] = ("process", "none")
 ROWS = 99  # of a record: three blocks of 32 after the window, all of one shape
 SAMPLES = (None, 200)  # of the linearised band, and of a sampled one
@@ -70,9 +69,7 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- no doubt, no noise ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "n_init"), [("mlp", 3), ("mlp", 20), ("lstm", 20), ("two-outputs", 3)]
-)
+@pytest.mark.parametrize(("kind", "n_init"), [("mlp", 20), ("lstm", 20), ("two-outputs", 3)])
 def test_certain_free_run_is_the_models(kind: str, n_init: int, short_blocks: None) -> None:
     posterior = certain(posterior_of(kind))
     ensemble, record = combine([posterior]), record_for(kind, ROWS)
@@ -91,7 +88,7 @@ def test_certain_free_run_is_the_models(kind: str, n_init: int, short_blocks: No
 
 @pytest.mark.parametrize(
     ("kind", "horizon"),
-    [("mlp", 1), ("mlp", 2), ("mlp", 25), ("lstm", 1), ("lstm", 5), ("two-outputs", 3)],
+    [("mlp", 1), ("mlp", 25), ("lstm", 5), ("two-outputs", 3)],
 )
 def test_certain_prediction_is_the_models(kind: str, horizon: int, short_blocks: None) -> None:
     """Over several blocks of rows, also where the overlap is longer than half a block."""
@@ -137,7 +134,7 @@ def test_fed_back_noise_of_an_autoregression() -> None:
     np.testing.assert_allclose(plain.std[n_init:, 0], 4.0 * sigma, rtol=0.04)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 7])
+@pytest.mark.parametrize("horizon", [1, 7])
 def test_noise_of_k_step_prediction(horizon: int) -> None:
     """Rows nearer to the start than the horizon are predicted fewer steps ahead."""
     a, sigma = -0.8, 0.2
@@ -198,11 +195,16 @@ def as_weights(model: Model, vector: np.ndarray) -> dict[str, np.ndarray]:
     return weights
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("what", ["start", "warm", "k-step"])
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        *(("mlp", "start"), ("mlp", "k-step"), ("lstm", "warm"), ("lstm", "k-step")),
+        *(("two-outputs", "start"), ("two-outputs", "warm"), ("two-outputs", "k-step")),
+    ],
+)
 def test_linearised_doubt_equals_finite_differences(kind: str, what: str) -> None:
     posterior = posterior_of(kind)
-    model, record = posterior.model, record_for(kind, 30)
+    model, record = posterior.model, record_for(kind, 40)
     ensemble = combine([posterior])
     if what == "k-step":
         found = predict(ensemble, record, 4)
@@ -230,10 +232,12 @@ def test_diagonal_factor_equals_the_full_one_of_a_diagonal_matrix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "feedback"),
-    [("mlp", "process"), ("mlp", "none"), ("lstm", "process"), ("two-outputs", "process")],
+    ("kind", "feedback", "samples"),
+    [
+        *(("mlp", "process", None), ("mlp", "none", None), ("two-outputs", "process", None)),
+        *(("mlp", "none", 2000), ("lstm", "process", 2000)),
+    ],
 )
-@pytest.mark.parametrize("samples", [None, 2000], ids=["linearised", "sampled"])
 def test_variances_add_up(kind: str, feedback: Feedback, samples: int | None) -> None:
     ensemble, record = combine([posterior_of(kind)]), record_for(kind, 40)
     scale = posterior_of(kind).model.scaling.y_scale
@@ -258,7 +262,7 @@ def test_variances_add_up(kind: str, feedback: Feedback, samples: int | None) ->
 
 def test_linearised_quantiles_are_gaussian() -> None:
     levels = (0.01, 0.5, 0.8)
-    found = simulate(combine([posterior_of("mlp")]), record_for("mlp", 30), levels=levels)
+    found = simulate(combine([posterior_of("mlp")]), record_for("mlp", 40), levels=levels)
     expected = norm(found.mean[3:], found.std[3:]).ppf(np.array(levels)[:, None, None])
     np.testing.assert_allclose(found.quantiles[:, 3:], expected, rtol=1e-9)
     assert found.levels == levels
@@ -281,7 +285,7 @@ def brute_force(ensemble: Ensemble, members: np.ndarray, record: Record, seed: i
     return np.stack(runs)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["lstm", "two-outputs"])
 def test_monte_carlo_equals_brute_force(kind: str) -> None:
     """Two members, one twice as heavy: spread and quantiles of thirty free runs."""
     parts = [noiseless(posterior_of(kind, k)) for k in range(2)]
@@ -319,13 +323,13 @@ def test_draws_have_the_posteriors_moments() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "what"),
-    [("mlp", "free run"), ("mlp", "1-step"), ("mlp", "3-step"), ("lstm", "free run")],
+    [("mlp", "3-step"), ("lstm", "free run")],
 )
 def test_chunks_do_not_change_the_result(kind: str, what: str, short_blocks: None) -> None:
     """A budget that draws the weights again for every chunk and block, and one that keeps all."""
     ensemble, record = combine([posterior_of(kind)]), record_for(kind, ROWS)
-    found = []
-    for memory_mb in (0.004, 1024.0):
+    found, few = [], 22.5 * ensemble.mixture.mean.shape[1] / 2**16  # for half of the samples
+    for memory_mb in (few, 1024.0):
         options = {"samples": 44, "memory_mb": memory_mb, "seed": 3}
         if what == "free run":
             found.append(simulate(ensemble, record, 5, **options))
@@ -339,7 +343,7 @@ def test_chunks_do_not_change_the_result(kind: str, what: str, short_blocks: Non
 
 
 def test_seeds_differ_and_repeat() -> None:
-    ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 30)
+    ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 40)
     runs = [simulate(ensemble, record, samples=20, seed=seed).quantiles for seed in (1, 1, 2)]
     np.testing.assert_array_equal(runs[0], runs[1])
     assert np.abs(runs[0] - runs[2]).max() > 1e-3
@@ -349,8 +353,6 @@ def test_seeds_differ_and_repeat() -> None:
     ("kind", "feedback", "horizon"),
     [
         ("mlp", "process", None),
-        ("mlp", "none", None),
-        ("mlp", "process", 2),
         ("mlp", "none", 5),
         ("lstm", "none", None),
         ("lstm", "process", 3),
@@ -359,7 +361,7 @@ def test_seeds_differ_and_repeat() -> None:
 def test_blocks_do_not_change_the_moments(
     kind: str, feedback: Feedback, horizon: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ensemble, record = combine([posterior_of(kind)]), record_for(kind, 60)
+    ensemble, record = combine([posterior_of(kind)]), record_for(kind, 40)
 
     def moments() -> Banded:
         if horizon is None:
@@ -367,7 +369,7 @@ def test_blocks_do_not_change_the_moments(
         return predict(ensemble, record, horizon, feedback=feedback, samples=30)
 
     whole = moments()
-    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 19)
+    monkeypatch.setattr("occamid.bands.monte_carlo.BLOCK", 14)
     cut = moments()
     np.testing.assert_allclose(cut.epistemic_std, whole.epistemic_std, rtol=1e-4, atol=1e-5)
     assert whole.epistemic_std.max() > 0.01
@@ -375,11 +377,11 @@ def test_blocks_do_not_change_the_moments(
 
 def test_monte_carlo_converges_to_the_linearised_moments() -> None:
     """On a nearly linear twin the error falls with the root of the number of samples."""
-    twin = hairdryer(0, samples=1000)
+    twin = hairdryer(0, samples=400)
     settings = SMALL.replace(activation="identity", input_lags=4, epochs=200)
     best = train(twin.estimation, settings).best
     ensemble = combine([fit_posterior(best, twin.estimation, "last-layer")])
-    record = twin.test[:120]
+    record = twin.test[:60]
     exact = simulate(ensemble, record, feedback="process")
 
     def error(samples: int, seed: int) -> float:
@@ -392,7 +394,7 @@ def test_monte_carlo_converges_to_the_linearised_moments() -> None:
         return float(np.mean(np.square(miss)))
 
     few = np.sqrt(np.mean([error(400, seed) for seed in range(8)]))
-    many = np.sqrt(np.mean([error(10_000, seed) for seed in range(4)]))
+    many = np.sqrt(np.mean([error(10_000, seed) for seed in range(2)]))
     assert 3 < few / many < 8  # 5 of that many samples
     assert few < 0.1
 
@@ -492,7 +494,7 @@ def test_linear_model_is_what_it_says() -> None:
 
 def test_double_precision_around_it_changes_nothing() -> None:
     """Monte Carlo is single, linearised is double, whatever the caller has switched on."""
-    ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 30)
+    ensemble, record = combine([posterior_of("mlp")]), record_for("mlp", 40)
     for samples in SAMPLES:
         plain = simulate(ensemble, record, samples=samples)
         with jax.enable_x64(True):

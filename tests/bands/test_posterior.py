@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from occamid.data.twins import mass_spring_damper
 from occamid.errors import DataError
 from tests.support import oracles
 from tests.support.small import SMALL, small_record
+from tests.support.trained import batch_of
 
 KINDS = ("mlp", "no-bias", "deep", "lstm", "two-outputs")
 LIVE = [0, 2, 3]  # the neurons of "mlp" that are not made constant
@@ -38,17 +39,17 @@ class Case(NamedTuple):
 def make(kind: str) -> Case:
     """An identified model with weights, a neuron and a regressor removed by hand."""
     records = [small_record(120), small_record(70, seed=1)]
-    settings = SMALL.replace(restarts=2)
-    if kind == "no-bias":
-        settings = settings.replace(activation="sigmoid", bias=False)
-    if kind == "deep":
-        settings = settings.replace(hidden=(4, 3))
-    if kind == "lstm":
-        settings = settings.replace(network="lstm", hidden=(2,))
     if kind == "two-outputs":
         twin = mass_spring_damper(0, samples=100)
         records = [twin.estimation, twin.test[:60]]
-    model = train(records, settings).model(Index(0, 1, 1))
+    if kind in ("no-bias", "deep"):
+        changes: dict[str, Any] = {"hidden": (4, 3)}
+        if kind == "no-bias":
+            changes = {"activation": "sigmoid", "bias": False}
+        batch = train(records, SMALL.replace(restarts=2, **changes))
+    else:
+        batch = batch_of(kind)  # of the first of these records
+    model = batch.model(Index(0, 1, 1))
     if kind == "lstm":
         name = "lstm0.W_if"
         W = model.weights[name].copy()

@@ -29,9 +29,11 @@ TWINS = (
     *("cascaded-tanks-twin", "coupled-drives-twin", "hairdryer-twin"),
     *("heat-exchanger-twin", "mass-spring-damper-twin", "polynomial-narx-twin"),
 )
+# What is recurrent is written alike for all records of one input and one output.
+RECURRENT = "cascaded-tanks", "hairdryer-twin", "mass-spring-damper-twin"
 LAGS = {"heat-exchanger": 40, "cascaded-tanks": 20, "coupled-drives": 10}
 QUICK: dict[str, Any] = {
-    "restarts": 2,
+    "restarts": 1,
     "cycles": 2,
     "epochs": 40,
     "lam": (1e-3,),
@@ -48,6 +50,7 @@ def records(name: str) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
 
 
 def trained(name: str, network: str, estimation: tuple[Record, ...]) -> Model:
+    """A few steps on a part of the data: that it is good is not the point."""
     lags = LAGS.get(name.removesuffix("-twin"), 5)
     settings = Settings(
         network=network,
@@ -57,11 +60,16 @@ def trained(name: str, network: str, estimation: tuple[Record, ...]) -> Model:
         activation="tanh",
         **QUICK,
     )
-    return train(estimation, settings).best
+    return train([record[-400:] for record in estimation], settings).best
 
 
-@pytest.mark.parametrize("network", ["mlp", "lstm"])
-@pytest.mark.parametrize("name", [*registry.BENCHMARKS, *TWINS])
+@pytest.mark.parametrize(
+    ("name", "network"),
+    [
+        *((name, "mlp") for name in (*registry.BENCHMARKS, *TWINS)),
+        *((name, "lstm") for name in RECURRENT),
+    ],
+)
 def test_exports_follow_the_python_model_over_whole_records(
     name: str, network: str, tmp_path: Path
 ) -> None:

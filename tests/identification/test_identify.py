@@ -23,6 +23,8 @@ from occamid.training.train import Progress
 from tests.support.small import small_record
 
 TINY = Options(effort="quick", restarts=2, cycles=2, epochs=20, input_lags=3, output_lags=2)
+ROWS = 240  # of all records that TINY is used on: one shape for all
+pytestmark = pytest.mark.usefixtures("two_folds")
 
 
 def settings_of(found: list[Family]) -> list[Settings]:
@@ -44,7 +46,7 @@ def test_what_fails_on_all_data_gives_way(
     inner = Workshop.model
 
     def model(shop: Workshop, family: Family, progress: Any = None) -> Any:
-        all_rows = sum(np.sum(seen) for _, seen in shop.lesson.blanked) == 200
+        all_rows = sum(np.sum(seen) for _, seen in shop.lesson.blanked) == ROWS
         if all_rows and (family.name, shop.budget.compared) in fails:
             raise DataError("wild.")
         return inner(shop, family, progress)
@@ -56,7 +58,7 @@ def test_what_fails_on_all_data_gives_way(
 
     monkeypatch.setattr(Workshop, "model", model)
     monkeypatch.setattr("occamid.identification.identify.judge", judged)
-    fit = identify(small_record(200), TINY)
+    fit = identify(small_record(ROWS), TINY)
     assert fit.family.name == chosen
     assert said in fit.grounds
     assert set(fit.shares) <= {"linear", "curved"} - ({"linear"} if chosen == "curved" else set())
@@ -215,7 +217,7 @@ def test_options_say_what_is_wrong() -> None:
 @pytest.fixture(scope="module")
 def twin() -> twins.Twin:
     whole = twins.make("hairdryer-twin", 0)
-    return replace(whole, estimation=whole.estimation[:240])
+    return replace(whole, estimation=whole.estimation[-ROWS:])
 
 
 @pytest.fixture(scope="module")
@@ -274,22 +276,27 @@ def test_changes_go_before_options() -> None:
         identify(record, TINY, speed=1)
 
 
-def test_a_single_model_is_a_member_of_the_ensemble(twin: twins.Twin, many: Fit) -> None:
-    one = identify(twin.estimation, TINY, single=True)
+@pytest.fixture(scope="module")
+def named(twin: twins.Twin) -> Fit:
+    return identify(twin.estimation, TINY, network="mlp", hidden=3)
+
+
+def test_a_single_model_is_a_member_of_the_ensemble(twin: twins.Twin, named: Fit) -> None:
+    one = identify(twin.estimation, named.options, single=True)
     assert len(one.model.weights) == 1
+    assert len(named.model.weights) > 1
     known = twin.test.y[:3]
     mine = one.model.members.model(0).free_run(twin.test.u, known)
-    runs = many.model.members.free_run(twin.test.u, known)
+    runs = named.model.members.free_run(twin.test.u, known)
     assert np.abs(runs - mine).max(axis=(1, 2)).min() < 1e-8
 
 
-def test_one_family_is_cross_validated_for_its_bands_and_expected_error(twin: twins.Twin) -> None:
-    fit = identify(twin.estimation, TINY, network="mlp", hidden=3)
-    (trial,) = fit.trials
-    assert trial.family == fit.family.name == "mlp"
-    assert np.isfinite(fit.expected_rmse).all()
-    assert fit.batch is not None
-    assert fit.batch.settings.hidden == (3,)
+def test_one_family_is_cross_validated_for_its_bands_and_expected_error(named: Fit) -> None:
+    (trial,) = named.trials
+    assert trial.family == named.family.name == "mlp"
+    assert np.isfinite(named.expected_rmse).all()
+    assert named.batch is not None
+    assert named.batch.settings.hidden == (3,)
 
 
 def test_the_clock_gives_every_training_its_share_and_the_last_two() -> None:
@@ -320,7 +327,7 @@ def test_what_a_fit_shows_of_pieces_has_outputs_throughout() -> None:
     record = small_record(400)
     options = Options(effort="quick", network="mlp", hidden=2, input_lags=2, output_lags=2)
     with pytest.MonkeyPatch.context() as patch:
-        small = Budget(folds=2, restarts=2, members=1, iterations=2, pace=0.02, rows=200)
+        small = Budget(folds=0, restarts=2, members=1, iterations=2, pace=0.02, rows=200)
         patch.setitem(BUDGETS, "quick", small)
         fit = identify(record, options, cycles=1, epochs=10)
     assert [r.lead for r in fit.records] == [0, 0]

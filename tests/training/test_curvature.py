@@ -11,15 +11,7 @@ from occamid.data.windows import Windows
 from occamid.networks import MLP, Network, Params, Recurrent
 from occamid.training.curvature import CURVATURES
 from tests.support import oracles
-from tests.support.cases import (
-    ACTIVATIONS,
-    ALL,
-    DEEP,
-    ONE_HIDDEN,
-    RECURRENT,
-    params_for,
-    windows_for,
-)
+from tests.support.cases import ALL, DEEP, ONE_HIDDEN, RECURRENT, params_for, windows_for
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -27,7 +19,6 @@ pytestmark = pytest.mark.usefixtures("x64")
 SKIP = {
     "tanh": MLP(4, (5,), 1, "tanh", True, skip=True),
     "silu-no-bias": MLP(4, (5,), 1, "silu", False, skip=True),
-    "identity-no-bias": MLP(4, (5,), 1, "identity", False, skip=True),
 }
 METHODS = {name: jax.jit(f, static_argnums=0) for name, f in CURVATURES.items()}
 recursive, gauss_newton, exact = (METHODS[m] for m in ("recursive", "gauss-newton", "exact"))
@@ -111,7 +102,7 @@ def test_recursive_is_exact_for_one_time_step(name: str) -> None:
 @pytest.mark.parametrize(
     "network",
     [
-        *(MLP(4, (5, 3), 2, activation, True, skip=True) for activation in ACTIVATIONS),
+        MLP(4, (5, 3), 2, "gelu", True, skip=True),
         MLP(4, (4, 3, 2), 2, "tanh", False),
         MLP(4, (3, 2, 4, 3), 2, "silu", True),
     ],
@@ -142,9 +133,10 @@ def test_lemma_1_is_not_exact_in_inner_layers() -> None:
 @pytest.mark.parametrize(
     ("hidden", "bias", "tau"),
     [
-        *(((4,), False, tau) for tau in (None, 1, 3, 20)),
-        *(((4,), True, tau) for tau in (None, 3)),
-        *(((4, 3), True, tau) for tau in (None, 1, 3)),
+        ((4,), False, 1),
+        ((4,), False, 20),
+        ((4,), True, None),
+        ((4, 3), True, 3),
         ((3, 2, 4), True, None),
     ],
 )
@@ -175,7 +167,7 @@ def test_a_finite_reach_matters() -> None:
 
 def test_records_are_swept_apart() -> None:
     """Two records together give the sum of each alone: no state crosses the border."""
-    network = RECURRENT["lstm"]
+    network = RECURRENT["lstm-no-bias"]
     params, data = params_for(network), windows_for(network, T=8, R=2)
     both = recursive(network, params, data, ones(network))
     alone = [
@@ -195,7 +187,7 @@ def test_exact_equals_the_dense_hessian(name: str) -> None:
         assert relative_error(found[key], dense[key]) < 1e-8, key
 
 
-@pytest.mark.parametrize("name", ["mlp-deep", "lstm", "rnn"])
+@pytest.mark.parametrize("name", ["mlp-deep", "lstm-two-layers", "rnn-no-bias"])
 def test_gauss_newton_equals_the_squared_jacobian(name: str) -> None:
     network = ALL[name]
     params, data = params_for(network), windows_for(network, T=5, R=2)
