@@ -67,7 +67,7 @@ def hold_nothing_back() -> Iterator[None]:
 
 
 def straight(records: Sequence[Record], params: dict[str, Any]) -> Ensemble:
-    """Least squares at lags 0 and 1 in place of an identification, which compiles for each shape."""
+    """Least squares at lags 0 and 1, where an identification would compile for each shape."""
     scaling, terms = fit_scaling(records, "standardize"), all_terms(records[0], 1, 1)
     rows, targets = [], []
     for u, y in ((scaled.u, scaled.y) for scaled in map(scaling.apply, records)):

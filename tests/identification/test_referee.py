@@ -433,18 +433,16 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
     assert np.isfinite(found.trials[0].score)
     assert found.trials[0].failed == "fold 2 of 5: not now"
     assert len(found.hearings["arx"].models) == 3
-    calls[:] = []
 
-    def always(
-        options: Options, records: Sequence[Record], given: int | None = None
-    ) -> list[Family]:
-        calls.append(1)
-        if len(calls) > 1:
-            raise DataError("not now")
+
+    def never(*_: object) -> list[Family]:
+        raise DataError("not now")
+
+    def straight(options: Options, records: Sequence[Record], given: int) -> list[Family]:
         return [f for f in all_families(options, records) if f.name == "arx"]
 
-    for place in (court, referee):
-        monkeypatch.setattr(place, "families", always)
+    monkeypatch.setattr(court, "families", never)
+    monkeypatch.setattr(referee, "families", straight)
     found = judged(process(100))
     assert found.grounds.startswith("nothing could be held back (fold 5 of 5: not now); arx has")
 
