@@ -434,7 +434,6 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
     assert found.trials[0].failed == "fold 2 of 5: not now"
     assert len(found.hearings["arx"].models) == 3
 
-
     def never(*_: object) -> list[Family]:
         raise DataError("not now")
 
