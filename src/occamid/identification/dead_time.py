@@ -46,6 +46,11 @@ def _dead_times(records: tuple[Record, ...]) -> tuple[int, ...]:
     return found if left >= WORTH * rows_of(records) else (0,) * len(near)
 
 
+def forget() -> None:
+    """Let go of the records that dead times were asked for last."""
+    _dead_times.cache_clear()
+
+
 def moved(lesson: Lesson, dead: Sequence[int]) -> Lesson:
     """The lesson with inputs moved by their dead times."""
     if not any(dead):

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import numpy as np
 
 from occamid.errors import DataError
-from occamid.identification import assemble, families
+from occamid.identification import assemble, dead_time, families
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family
 from occamid.identification.folds import Fold, folds
@@ -36,6 +36,7 @@ from occamid_benchmarks.suite.measure import put
 
 FOLDER = RESULTS / "constants"
 LAGGED = ("curved", "curved-refined")
+MOVED = ("arx", "subspace", "linear", "curved", "state-space-linear")
 
 
 class Change(NamedTuple):
@@ -91,6 +92,20 @@ CASES = (
         Change("5 %", settings=lambda _: {"tolerance": 0.05}),
         Change("20 %", settings=lambda _: {"tolerance": 0.2}),
     )),
+    Case("an input is moved where the probability of its effect is 0.1", MOVED, (
+        Change("0.05", dead_time, "FAINT", 0.05),
+        Change("0.2", dead_time, "FAINT", 0.2),
+        Change("0.9", dead_time, "FAINT", 0.9),
+    )),
+    Case("delays that are moved, 5 samples and more", MOVED, (
+        Change("2", dead_time, "LONG", 2),
+        Change("10", dead_time, "LONG", 10),
+        Change("never", dead_time, "LONG", 10**9),
+    )),
+    Case("rows left where inputs are moved, 0.75", MOVED, (
+        Change("0.5", dead_time, "WORTH", 0.5),
+        Change("0.9", dead_time, "WORTH", 0.9),
+    )),
     Case("members kept, within 1.5 × the median error", ("response", *LAGGED, "state-space"), (
         Change("1.25", assemble, "WORST", 1.25),
         Change("3", assemble, "WORST", 3.0),
@@ -103,15 +118,18 @@ def _as(change: Change) -> Iterator[None]:
     if change.module is None:
         yield
     else:
+        dead_time.forget()
         with patch.object(change.module, change.name, change.to):
             yield
+        dead_time.forget()
 
 
 def error(fold: Fold, name: str, change: Change, given: int) -> float:
     """Mean square of a family's held-back errors in one fold, in standard deviations."""
     options = Options()
-    own = {f.name: f for f in families.families(options, fold.records, given)}
-    shop = Workshop(fold.lesson, options.budget.for_folds(), None, fold.shape, only_heard=True)
+    budget = options.budget.for_folds()
+    shop = Workshop.of(fold.lesson, options, budget, room=fold.shape, only_heard=True)
+    own = {f.name: f for f in families.families(options, shop.records, given)}
     if name not in own:
         return np.nan
     family = own[name]

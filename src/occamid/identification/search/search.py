@@ -23,6 +23,7 @@ from occamid.errors import DataError, SettingsError
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.plain import plain
 from occamid.identification.crew import Crew, Workers, crew_of
+from occamid.identification.dead_time import dead_times
 from occamid.identification.families import families
 from occamid.identification.folds import Fold, folds
 from occamid.identification.hearing import Hearing, mean_square, pieces_of, rmse_of
@@ -174,7 +175,8 @@ class Court:
             raise DataError("nothing can be held back of these records; use longer ones.")
         space = space.within(options, held)
         families(options, records)  # refuses what the user fixed and these records do not bear
-        widest = space.widest(options)
+        dead = max(max(dead_times(fold.lesson.records, options)) for fold in held)
+        widest = space.widest(options, dead)
         if any(all(len(p.record) <= max(p.known, widest) for p in f.parts) for f in held):
             raise DataError(
                 f"held-back parts are no longer than the {widest} rows that a model may know; "

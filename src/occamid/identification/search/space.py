@@ -107,13 +107,16 @@ class Space:
         found = [n for n in self.networks if not (lags if n == "state-space" else states)]
         return tuple(found) or self.networks
 
-    def widest(self, options: Options) -> int:
-        """The most outputs that any model of this space may know at the start of a run."""
+    def widest(self, options: Options, dead: int = 0) -> int:
+        """The most outputs that any model of this space may know at the start of a run.
+
+        Before ``dead`` samples are over, a state-space model has no input whose effect is to be seen.
+        """
         fixed = options.fixed()
         delay = fixed.get("input_delay", self.input_delay[1])
         inputs = fixed.get("input_lags", delay + self.input_lags[1])
         lags = max(inputs, fixed.get("output_lags", self.output_lags[1]))
-        states = FIRST_OUTPUTS * (options.order or self.order[1])
+        states = dead + FIRST_OUTPUTS * (options.order or self.order[1])
         return max(states if n == "state-space" else lags for n in self.networks)
 
 
