@@ -110,7 +110,7 @@ class Space:
     def widest(self, options: Options, dead: int = 0) -> int:
         """The most outputs that any model of this space may know at the start of a run.
 
-        Before ``dead`` samples are over, a state-space model has no input whose effect is to be seen.
+        A state-space model sees no effect of an input before ``dead`` samples are over.
         """
         fixed = options.fixed()
         delay = fixed.get("input_delay", self.input_delay[1])
