@@ -144,7 +144,7 @@ def test_inflation_is_interpolated_between_horizons() -> None:
         *((1, 1.0), (10, 4.0), (100, 2.0), (1000, 2.0)),
         *((2, 4.0 ** np.log10(2)), (20, 4.0 * 0.5 ** np.log10(2))),
     ]:
-        np.testing.assert_allclose(model.inflation_at(horizon), [expected], rtol=1e-12)
+        np.testing.assert_allclose(model.inflation_at(np.array([horizon])), [[expected]])
 
 
 @pytest.mark.parametrize("samples", [None, 40])

@@ -32,7 +32,7 @@ def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, 
     better by few scores, the other is right whatever their distribution.  Student's factor for n
     independent scores, and a margin, allow for what is not known about it.
     """
-    scores = [np.clip(np.nan_to_num(run, nan=FAR), -FAR, FAR) for run in scores]
+    scores = [clipped(run) for run in scores]
     size = np.abs(np.concatenate(scores))
     n = np.array([independent([run[:, k] for run in scores]) for k in range(size.shape[1])])
     usual = norm.ppf(0.5 + SHARE / 2)
@@ -41,3 +41,8 @@ def held_back_inflation(scores: Sequence[Float[Array, "T ny"]]) -> Float[Array, 
     mean_square = np.mean(np.minimum(size, OUTLIER * edge) ** 2, axis=0)
     found = MARGIN * wide * np.sqrt(np.sqrt(mean_square) * edge / usual)
     return np.clip(found, NARROWEST, WIDEST)
+
+
+def clipped(scores: Float[Array, "T ny"]) -> Float[Array, "T ny"]:
+    """Scores that can be counted with, whatever the model did."""
+    return np.clip(np.nan_to_num(scores, nan=FAR), -FAR, FAR)

@@ -37,6 +37,7 @@ def made_of(found: modelfile.Contents) -> Ensemble:
     return replace(
         ensemble,
         inflation=found.inflation,
+        regions=found.regions,
         tail=found.tail,
         candidates=found.candidates,
         beside=tuple(Beside(made_of(own), share) for own, share in found.beside),

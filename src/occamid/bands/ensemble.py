@@ -22,6 +22,7 @@ from occamid.bands.mixture import Feedback, Mixture
 from occamid.bands.monte_carlo import Sampling
 from occamid.bands.one_family import OneFamily
 from occamid.bands.posterior import Posterior
+from occamid.bands.regions import Regions, between
 from occamid.bands.start import Initial, Tail
 from occamid.bands.units import tell_divergence
 from occamid.data.record import Record, as_record
@@ -41,12 +42,13 @@ class Ensemble:
     """A weighted mixture of Laplace posteriors in one common small network.
 
     ``inflation`` widens the bands of each output (1: as the posterior says) by what held-back
-    data ask for, one row for each of ``calibration.HORIZONS``.  ``feedback`` is where the noise
+    data ask for, one row for each of ``calibration.HORIZONS``, and ``regions`` by what they ask for
+    where the output is high or low.  ``feedback`` is where the noise
     enters unless a caller says otherwise: ``process`` for models fitted one step ahead, ``none``
     (added to the output only) for models refined in free run.  ``tail`` is the end of the
     estimation data, inputs and outputs: where "last" starts from.  ``candidates`` is the number
     of parameters before pruning.  ``beside`` are ensembles of other families with their shares of
-    every run; ``inflation`` is then that of all together, and theirs is not used.
+    every run; ``inflation`` and ``regions`` are then those of all together, theirs are not used.
     """
 
     posteriors: tuple[Posterior, ...]
@@ -54,6 +56,7 @@ class Ensemble:
     members: Members  # the posteriors' means
     mixture: Mixture
     inflation: Float[Array, "H ny"]
+    regions: Regions | None = None
     feedback: Feedback = "process"
     tail: Tail | None = None
     candidates: int | None = None
@@ -127,6 +130,7 @@ class Ensemble:
             self.posteriors,
             self.weights,
             self.inflation,
+            self.regions,
             self.feedback,
             self.tail,
             self.candidates,
@@ -203,8 +207,7 @@ class Ensemble:
             place = feedback or part.feedback
             drawn = Sampling(samples or 0, place, levels, seed, memory_mb)
             runs.append(part._own.simulate(record, n_init, initial, drawn))
-        run = widened(blended([run for run, _ in runs], shares), self.inflation_at(runs[0][1]))
-        return tell_divergence(run)
+        return self._widened(blended([run for run, _ in runs], shares), runs[0][1])
 
     def _known(self, record: Record) -> int:
         """How many first outputs of a record a run starts from unless told otherwise."""
@@ -235,8 +238,7 @@ class Ensemble:
             place = feedback or part.feedback
             drawn = Sampling(samples or 0, place, levels, seed, memory_mb)
             runs.append(part._own.predict(record, horizon, drawn))
-        run = widened(blended(runs, shares), self.inflation_at(np.array([horizon])))
-        return tell_divergence(run)
+        return self._widened(blended(runs, shares), np.full(len(record), horizon))
 
     def step_function(self) -> Stepper:
         """The recursion as a pure function of JAX, for loops of one's own; its centre, no band."""
@@ -244,11 +246,22 @@ class Ensemble:
         like = self.members.like
         return Stepper(network, terms, params, self.weights, like.scaling, like.start)
 
-    def inflation_at(self, horizon: int | Int[Array, " T"]) -> Float[Array, "... ny"]:
-        """The factor on the bands so many steps ahead, between those of ``HORIZONS``."""
-        at = np.log(np.minimum(horizon, HORIZONS[-1]))
-        logs = [np.interp(at, np.log(HORIZONS), column) for column in np.log(self.inflation).T]
-        return np.exp(np.stack(logs, axis=-1))
+    def _widened(self, run: Run, steps: Int[Array, " N"]) -> Run:
+        """The run with its band as wide as held-back data ask for."""
+        return tell_divergence(widened(run, self.inflation_at(steps, run.mean)))
+
+    def inflation_at(
+        self, steps: Int[Array, " N"], mean: Float[Array, "N ny"] | None = None
+    ) -> Float[Array, "N ny"]:
+        """The factor on the band of every row, so many steps ahead, where its centre is there.
+
+        Between ``HORIZONS`` it is interpolated, linear in the logarithms of both.
+        """
+        near = between(np.log(np.minimum(steps, HORIZONS[-1])), np.log(HORIZONS))
+        logs = np.log(self.inflation)[:, None]
+        if self.regions is not None and mean is not None:
+            logs = logs + np.log(self.regions.at(mean))
+        return np.exp(np.sum(near.T[:, :, None] * logs, axis=0))
 
 
 class Beside(NamedTuple):

@@ -17,6 +17,7 @@ from safetensors.numpy import save
 from occamid.bands.calibration import HORIZONS
 from occamid.bands.mixture import Feedback
 from occamid.bands.posterior import METHODS, Posterior
+from occamid.bands.regions import Regions
 from occamid.data.scaling import Scaling
 from occamid.data.windows import Terms
 from occamid.errors import FileError
@@ -27,14 +28,14 @@ from occamid.training.model import Model
 
 Array = np.ndarray
 NAME = MODEL  # in a run folder
-FORMAT = 4  # since 3 an inflation for each horizon and the data's end, since 4 families beside
+FORMAT = 5  # since 4 families beside the leading one, since 5 regions
 KINDS = ("lstm", "rnn")
 SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_std", "y_mean", "y_std")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
 
 
 class Contents(NamedTuple):
-    """What makes an ensemble: posteriors, their shares, the inflation and place of its noise.
+    """What makes an ensemble: posteriors, their shares, width of bands and place of noise.
 
     ``tail`` holds the last inputs and outputs of the estimation data, ``candidates`` is the number
     of parameters before pruning, ``beside`` are other families with their shares of every run.
@@ -43,6 +44,7 @@ class Contents(NamedTuple):
     posteriors: tuple[Posterior, ...]
     weights: Float[Array, " K"]
     inflation: Float[Array, "H ny"]
+    regions: Regions | None
     feedback: Feedback
     tail: tuple[Float[Array, "n nu"], Float[Array, "n ny"]] | None = None
     candidates: int | None = None
@@ -67,6 +69,8 @@ def packed(ensemble: Contents) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays; those of a family beside it are in a header of its own and a folder."""
     first = ensemble.posteriors[0].model
     arrays: dict[str, Array] = {"weights": ensemble.weights, "inflation": ensemble.inflation}
+    if ensemble.regions is not None:
+        arrays |= {f"regions/{key}": x for key, x in ensemble.regions._asdict().items()}
     arrays |= {f"scaling/{key}": getattr(first.scaling, key) for key in SCALING}
     if ensemble.tail is not None:
         arrays |= {f"tail/{letter}": x for letter, x in zip("uy", ensemble.tail, strict=True)}
@@ -147,11 +151,25 @@ def unpacked(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Contents
     if not ((weights >= 0).all() and weights.sum() > 0):
         raise ValueError("weights is not shares of a whole")
     inflation = _positive(arrays, "inflation", (len(HORIZONS), len(header["output_names"])))
+    regions = _regions(arrays, len(header["output_names"]))
     tail = _tail(arrays, posteriors[0].model.terms)
     beside = tuple(_beside(header, arrays, k) for k in range(len(header["beside"])))
     if sum(share for _, share in beside) >= 1:
         raise ValueError("families beside the leading one have all the shares")
-    return Contents(posteriors, weights, inflation, feedback, tail, _candidates(header), beside)
+    candidates = _candidates(header)
+    return Contents(posteriors, weights, inflation, regions, feedback, tail, candidates, beside)
+
+
+def _regions(arrays: Mapping[str, Array], outputs: int) -> Regions | None:
+    """Levels of every output and factors there, where the file has them."""
+    if "regions/levels" not in arrays:
+        return None
+    levels = arrays["regions/levels"]
+    if levels.dtype.kind != "f" or levels.ndim != 2 or levels.shape[1] != outputs:
+        raise ValueError(f"regions/levels is not numbers for each of {outputs} outputs")
+    if not (np.diff(levels, axis=0) > 0).all():
+        raise ValueError("regions/levels is not in rising order")
+    return Regions(levels, _positive(arrays, "regions/factors", (len(HORIZONS), *levels.shape)))
 
 
 def _beside(

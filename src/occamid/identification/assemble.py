@@ -254,7 +254,7 @@ def best_models(batch: Batch, count: int) -> list[Model]:
 
 
 def nearest_member(ensemble: Ensemble, records: tuple[Record, ...]) -> Ensemble:
-    """The member whose free runs are nearest to the ensemble's, by itself, with its inflation."""
+    """The member whose free runs are nearest to the ensemble's, with the width of its bands."""
     distance = np.zeros(len(ensemble.weights))
     for record in records:
         known = record.y[: min(ensemble.window, len(record) - 1)]
@@ -262,7 +262,7 @@ def nearest_member(ensemble: Ensemble, records: tuple[Record, ...]) -> Ensemble:
         distance += np.sum((apart / ensemble.first.scaling.y_std) ** 2, axis=(1, 2))
     member = ensemble.posteriors[int(np.argmin(distance))]
     alone = combine([member], feedback=ensemble.feedback)
-    return replace(alone, inflation=ensemble.inflation)
+    return replace(alone, inflation=ensemble.inflation, regions=ensemble.regions)
 
 
 def _method(model: Model) -> Method:

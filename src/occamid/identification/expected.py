@@ -16,8 +16,9 @@ from jaxtyping import Float
 from scipy.stats import t
 
 from occamid.assessment.run import Run
-from occamid.bands.calibration import HORIZONS, held_back_inflation
+from occamid.bands.calibration import HORIZONS, clipped, held_back_inflation
 from occamid.bands.ensemble import Ensemble
+from occamid.bands.regions import Regions, factors_of, levels_of
 from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.errors import DataError
@@ -142,15 +143,25 @@ def cautious(gain: float, hearing: Hearing, rows: int, streams: bool) -> float:
 
 
 class _Said(NamedTuple):
-    """What a run through a held-back part says: its errors and how wide its band is."""
+    """What a run through a held-back part says, its centre and band, and what was there."""
 
-    misses: Float[Array, "T ny"]
+    mean: Float[Array, "T ny"]
     spread: Float[Array, "T ny"]
+    outputs: Float[Array, "T ny"]
+
+    @property
+    def misses(self) -> Float[Array, "T ny"]:
+        """The errors of the centre."""
+        return self.outputs - self.mean
 
     @property
     def scores(self) -> Float[Array, "T ny"]:
         """The errors in standard deviations of the band."""
-        return self.misses / self.spread
+        return clipped(self.misses / self.spread)
+
+    def within(self, regions: Regions, horizon: int) -> _Said:
+        """The same with a band that is wider in some regions than in others."""
+        return self._replace(spread=self.spread * regions.at(self.mean)[horizon])
 
 
 class _Listened(NamedTuple):
@@ -184,13 +195,15 @@ class _Listened(NamedTuple):
 
 def _said(run: Run, record: Record, known: int) -> _Said:
     rest = run.after(known)
-    return _Said(record.y[known:] - rest.mean, np.asarray(rest.spread))
+    return _Said(rest.mean, np.asarray(rest.spread), record.y[known:])
 
 
 def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     """The model with bands as wide as errors on held-back data ask for, by horizon.
 
-    The errors are counted in units of the bands of the folds' models.  Where those were too wide,
+    The errors are counted in units of the bands of the folds' models.  First they tell in which
+    :class:`Regions` of every output bands must be wider than in others, then how wide all are.
+    Where the folds' bands were too wide,
     the errors are counted in units of this model's band, too, on some of the same rows: its
     posterior may be much narrower than theirs.  No band is narrowed unless both ask for it; where
     the second asks for a wider one it gets half of it (the root): it may be as good as it says.
@@ -204,6 +217,8 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     ]
     units = [unit for unit in units if unit.tells]
     said = _heard(units)
+    regions = _regions(said)
+    said = [_within(run, regions) for run in said]
     found = np.stack([_factor(k, said, model) for k in range(len(HORIZONS))])
     wide = tuple(k for k in range(len(HORIZONS)) if np.any(found[k] < 1.0))
     again = {
@@ -214,12 +229,14 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     few = [k for k, unit in again.items() if unit.tells]
     few = few[:: max(1, -(-len(few) // RULERS))]
     if few and wide:
-        pairs = list(zip([said[k] for k in few], _heard([again[k] for k in few]), strict=True))
+        ours = [_within(run, regions) for run in _heard([again[k] for k in few])]
+        pairs = list(zip([said[k] for k in few], ours, strict=True))
         for k in wide:
             asked = _asked(k, pairs)
             both = np.maximum(found[k], np.minimum(asked, np.sqrt(asked)))
             found[k] = np.where(found[k] < 1.0, both, found[k])
-    return replace(model, inflation=np.maximum(gain * found, np.minimum(found, 1.0)))
+    inflation = np.maximum(gain * found, np.minimum(found, 1.0))
+    return replace(model, inflation=inflation, regions=regions)
 
 
 def _heard(units: Sequence[_Listened]) -> list[dict[int, _Said]]:
@@ -227,6 +244,22 @@ def _heard(units: Sequence[_Listened]) -> list[dict[int, _Said]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergedWarning)
         return side_by_side([unit.said for unit in units])
+
+
+def _regions(said: Sequence[dict[int, _Said]]) -> Regions:
+    """What held-back parts say about levels of the outputs, for each horizon."""
+    runs = [run[FREE] for run in said]
+    levels = levels_of(np.concatenate([run.outputs for run in runs]))
+    factors = np.ones((len(HORIZONS), *levels.shape))
+    for k in range(len(HORIZONS)):
+        there = [run[k] for run in said if k in run]
+        if there:
+            factors[k] = factors_of(levels, [r.mean for r in there], [r.scores for r in there])
+    return Regions(levels, factors)
+
+
+def _within(said: dict[int, _Said], regions: Regions) -> dict[int, _Said]:
+    return {k: run.within(regions, k) for k, run in said.items()}
 
 
 def _factor(horizon: int, said: Sequence[dict[int, _Said]], model: Ensemble) -> Float[Array, " ny"]:

@@ -306,11 +306,20 @@ def _calibration(runs: Sequence[Shown], model: Ensemble) -> dict[str, Any]:
                 "below": below[:, k].tolist(),
                 "coverage": coverage[:, k].tolist(),
                 "inflation": float(model.inflation[-1, k]),
+                "regions": _regions(model, k),
                 **{key: number(values[k]) for key, values in pooled.items()},
             }
             for k, name in enumerate(runs[0].record.output_names)
         ],
     }
+
+
+def _regions(model: Ensemble, output: int) -> dict[str, list[float]] | None:
+    """How much wider free runs' bands are at some levels of an output than elsewhere."""
+    if model.regions is None:
+        return None
+    levels, factors = model.regions.levels[:, output], model.regions.factors[-1, :, output]
+    return {"levels": levels.tolist(), "factors": factors.tolist()}
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
