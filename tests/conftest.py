@@ -19,14 +19,14 @@ if os.environ.get("OCCAMID_CHECK_SHAPES"):
     check_shapes()
 
 from occamid.identification.options import BUDGETS
+from occamid.training.entries import VARIABLE as PROGRAMS
 from occamid.training.programs import forget
-from occamid.training.xla import PROGRAMS
 from occamid_benchmarks import registry
 from tests.support.places import CACHE
 from tests.support.real import real_data
 
-if not os.environ.get("OCCAMID_CHECK_SHAPES"):  # arrays are checked where programs are traced
-    os.environ[PROGRAMS] = str(CACHE)
+# Arrays are checked where programs are traced: nothing is kept then.
+os.environ[PROGRAMS] = "" if os.environ.get("OCCAMID_CHECK_SHAPES") else str(CACHE)
 
 # What JAX traces lives long: to look through it again and again takes a tenth of all time.
 gc.set_threshold(200_000, 20, 100)

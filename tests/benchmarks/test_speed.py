@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from occamid.errors import FileError
-from occamid.training.xla import PROGRAMS
+from occamid.training.entries import VARIABLE as PROGRAMS
 from occamid_benchmarks import speed
 from occamid_benchmarks.suite import records
 from tests.support.commands import call_main

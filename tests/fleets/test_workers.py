@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import occamid
-from occamid.training.xla import PROGRAMS
+from occamid.training.entries import VARIABLE as PROGRAMS
 from tests.support.fleet_cases import CHEAP, COLUMNS, CONFIG, logs, same_models
 from tests.support.places import CACHE
 

@@ -25,7 +25,7 @@ from occamid.training.cores import (
     side_by_side,
     small_algebra,
 )
-from occamid.training.xla import PROGRAMS
+from occamid.training.entries import VARIABLE as PROGRAMS
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from occamid.training import programs
+from occamid.training.entries import VARIABLE as PROGRAMS
 from occamid.training.programs import Compiled, kept
-from occamid.training.xla import PROGRAMS
 
 
 class Pair(NamedTuple):
@@ -151,7 +151,7 @@ def test_a_spoilt_entry_is_made_anew(
 
 
 def test_without_a_folder_memory_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PROGRAMS)
+    monkeypatch.setenv(PROGRAMS, "")
     counted = Counted()
     one = counted.new()
     for _ in range(3):

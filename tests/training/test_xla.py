@@ -1,29 +1,39 @@
 """What XLA is told follows its version: it ends a process at a flag that it does not know."""
 
+from typing import Any
+
 import jax
 import pytest
 
 from occamid.training import xla
 
-OLDER = "--xla_cpu_use_fusion_emitters=false"
+OLDER = {xla.NEWER: False}
 
 
 @pytest.mark.parametrize(
-    ("jaxlib", "flags", "expected"),
+    ("jaxlib", "flags", "options", "expected"),
     [
-        ("0.10.2", "", OLDER),
-        ("0.10.2", "--xla_a=1", f"--xla_a=1 {OLDER}"),
-        ("0.10.2", f"--xla_a=1 {OLDER}", f"--xla_a=1 {OLDER}"),
-        ("0.10.2", "--xla_cpu_use_fusion_emitters=true", "--xla_cpu_use_fusion_emitters=true"),
-        ("0.11.0", "--xla_a=1", "--xla_a=1"),
-        ("0.9.1", "", ""),
+        ("0.10.2", "", {}, OLDER),
+        ("0.10.2", "--xla_a=1", {"xla_b": 2}, OLDER),
+        ("0.10.2", f"--xla_a=1 --{xla.NEWER}=true", {}, {}),
+        ("0.10.2", "", {xla.NEWER: True}, {}),
+        ("0.11.0", "--xla_a=1", {}, {}),
+        ("0.9.1", "", {}, {}),
     ],
 )
-def test_the_older_way_where_it_is_known(
-    monkeypatch: pytest.MonkeyPatch, jaxlib: str, flags: str, expected: str
+def test_the_older_way_where_it_is_known_unless_somebody_says_which(
+    monkeypatch: pytest.MonkeyPatch,
+    jaxlib: str,
+    flags: str,
+    options: dict[str, Any],
+    expected: dict[str, Any],
 ) -> None:
     monkeypatch.setattr(xla, "version", lambda _: jaxlib)
-    assert xla.with_older(flags) == expected
+    monkeypatch.setattr(xla, "on_cpu", lambda: True)
+    monkeypatch.setenv(xla.FLAGS, flags)
+    assert xla.soon(options) == expected
+    monkeypatch.setattr(xla, "on_cpu", lambda: False)
+    assert xla.soon(options) == {}
 
 
 @pytest.mark.parametrize("perceptrons", [True, False])

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from occamid.identification.identify import identify
+from occamid.training.entries import VARIABLE as PROGRAMS
 from occamid.training.provenance import provenance
-from occamid.training.xla import PROGRAMS
 from occamid_benchmarks.suite import records
 from occamid_benchmarks.suite.measure import put
 from occamid_benchmarks.timing import told_by

@@ -1,4 +1,4 @@
-"""The command line.  It alone prints, sets the compilation cache and turns errors into code 2.
+"""The command line.  It alone prints and turns errors into code 2.
 
 Nothing heavy (JAX, NumPy, pandas, …) is imported before a command needs it: modules here import
 Typer and Rich, and the work is done by modules that are imported inside functions.
@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from occamid.cli.compiled import jobs_left, kept_programs
 from occamid.cli.flags import as_flags as as_flags
 from occamid.cli.plugins import Commands
 from occamid.cli.shared import neutral, say
@@ -50,12 +49,17 @@ def _options(
 
 def main() -> None:
     """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130."""
-    with kept_programs():
-        code = _run(sys.argv[1:] or ["--help"])
-    if code == STOPPED and jobs_left():  # nobody waits for them
+    code = _run(sys.argv[1:] or ["--help"])
+    if code == STOPPED and _jobs_left():  # nobody waits for them
         sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _jobs_left() -> bool:
+    """Whether jobs side by side that were stopped are still at work."""
+    at_work = sys.modules.get("occamid.training.cores")  # not imported for a command without any
+    return at_work is not None and at_work.jobs_left()
 
 
 def _run(arguments: list[str]) -> int:

@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 T = TypeVar("T")
 S = TypeVar("S")
 VARIABLE = "OCCAMID_THREADS"
+JOB = "occamid-job"  # how names of threads begin
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _inside = threading.local()  # ``share`` of the cores that work in this thread has for itself
 
@@ -59,7 +60,7 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
     threads = min(len(jobs), cores())
     if threads < 2:
         return [job() for job in jobs]
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="occamid-job")
+    pool = ThreadPoolExecutor(threads, thread_name_prefix=JOB)
     share = cores() // threads
     try:
         turns = zip(in_turn(len(jobs)), jobs, strict=True)
@@ -70,6 +71,11 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
         raise
     pool.shutdown()
     return found
+
+
+def jobs_left() -> bool:
+    """Whether a job that was begun side by side with others still runs, as after Ctrl-C."""
+    return any(thread.name.startswith(JOB) for thread in threading.enumerate())
 
 
 def both(one: Callable[[], T], other: Callable[[], S]) -> tuple[T, S]:

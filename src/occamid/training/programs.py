@@ -5,20 +5,18 @@ small programs takes far longer than reading them.  A function that is :func:`ke
 name, its static arguments and the shapes of the others; of the source of this package, the
 versions of JAX, its settings and the device nothing may differ.
 
-Entries lie in the folder that the variable :data:`~occamid.training.xla.PROGRAMS` names; without
-it programs are kept in memory alone.  So they are beside a cache of JAX's own: what that has read
-cannot be written again.  As with JAX's entries, whoever can write there can run code here.
+Entries lie where :func:`~occamid.training.entries.folder` says.  Beside a cache of JAX's own
+programs are kept in memory alone: what that has read cannot be written again.  As with JAX's
+entries, whoever can write there can run code here.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -29,12 +27,12 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
+from occamid.training import entries
 from occamid.training.cores import device
-from occamid.training.xla import ENTRY, PROGRAMS, processor
+from occamid.training.xla import processor, soon
 
 LEAST = 0.1  # seconds that a program must have taken to be worth an entry
 PACKAGE = Path(__file__).parent.parent
-CHECK = 32  # bytes in front of an entry that tell whether it is whole
 VARIABLES = "XLA_FLAGS", "JAX_", "LIBTPU_"  # those that change what is compiled begin so
 TOLD = (  # settings that do
     *("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion"),
@@ -57,6 +55,7 @@ class Compiled:
         self.static = frozenset(static)
         self.name = f"{function.__module__}.{function.__qualname__}"
         self.options = repr(sorted(options.items()))
+        self.told = options.get("compiler_options") or {}
         self.__doc__, self.__wrapped__ = function.__doc__, function
         self._found: dict[Hashable, Any] = {}
         self._locks: dict[Hashable, threading.Lock] = {}
@@ -101,7 +100,7 @@ class Compiled:
                 found = _read(path, dynamic) if path else None
             if found is None:
                 began = time.perf_counter()
-                found = self.jitted.lower(*args).compile()
+                found = self.jitted.lower(*args).compile(soon(self.told))
                 if path and time.perf_counter() - began >= LEAST:
                     _write(path, found)
             self._found[key] = found
@@ -137,8 +136,8 @@ def _kind(leaf: Any) -> Hashable:
 
 def _path(name: str, options: str, key: tuple) -> Path | None:
     """Where a program is kept; nowhere if its static arguments have no lasting description."""
-    folder = os.environ.get(PROGRAMS)
-    if not folder or jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
+    folder = entries.folder()
+    if folder is None or jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
         return None
     statics, tree, kinds, told, place = key
     where = place.device_kind, place.id, place.client.platform_version
@@ -146,7 +145,7 @@ def _path(name: str, options: str, key: tuple) -> Path | None:
     if " at 0x" in about:
         return None
     digest = sha256(f"{_surroundings()} {about}".encode()).hexdigest()
-    return Path(folder) / f"{name}-{digest}{ENTRY}"
+    return folder / f"{name}-{digest}{entries.ENTRY}"
 
 
 @cache
@@ -169,32 +168,23 @@ def _algebra_at_hand() -> None:
 
 
 def _write(path: Path, compiled: Any) -> None:
-    """Put an entry there as a whole, or none where that cannot be done."""
+    """Make an entry of a program, where JAX can write it, and Python."""
     try:
         payload, _, tree = serialize(compiled)
         shape = jax.tree.unflatten(tree, range(tree.num_leaves))
         content = pickle.dumps((payload, shape))
-    except Exception:  # what JAX cannot write, or Python cannot: it is traced again next time
+    except Exception:  # it is traced again next time
         return
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(sha256(content).digest() + content)
-            os.replace(name, path)
-        finally:
-            with suppress(FileNotFoundError):  # a disk that is full leaves no part
-                os.unlink(name)
+    entries.write(path, content)
 
 
 def _read(path: Path, dynamic: tuple) -> Any:
     """The program of an entry, if there is one that is whole and can be used here."""
+    content = entries.read(path)
+    if content is None:
+        return None
     try:
-        content = path.read_bytes()
-        if sha256(content[CHECK:]).digest() != content[:CHECK]:
-            return None
-        payload, shape = pickle.loads(content[CHECK:])
+        payload, shape = pickle.loads(content)
         trees = jax.tree.structure((dynamic, {})), jax.tree.structure(shape)
         place = device()
         _algebra_at_hand()

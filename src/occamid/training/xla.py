@@ -1,4 +1,4 @@
-"""What XLA is told about compiling for a CPU, as far as its version knows it; where its work goes.
+"""What XLA is told about compiling for a CPU, as far as its version knows it.
 
 Its older way to emit loops makes programs ready in half the time, and all but those of perceptrons
 in training run as fast.  An unknown flag ends a process, an unknown option a training.
@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = "OCCAMID_PROGRAMS"  # a variable: the folder where compiled programs are kept, and
-ENTRY = "-cache"  # what their names end with
+from occamid.training.cores import on_cpu
+
+FLAGS = "XLA_FLAGS"
 NEWER = "xla_cpu_use_fusion_emitters"
 AT_ONCE = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # who sets it wants programs soon, not fast ones
 ONCE = {"xla_backend_optimization_level": 0}  # for programs that run no longer than they compile
 KNOWN = "0.10."  # versions of jaxlib with both ways; 0.11 has the newer one alone
 
 
-def with_older(flags: str) -> str:
-    """Flags for XLA with the older way, unless they or the version decide otherwise."""
-    if NEWER in flags or not version("jaxlib").startswith(KNOWN):
-        return flags
-    return " ".join([flags, "--" + NEWER + "=false"]).strip()
+def soon(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Further options of a program with these: the older way, unless the user or they say which."""
+    told = NEWER in options or NEWER in os.environ.get(FLAGS, "")
+    if told or not on_cpu() or not version("jaxlib").startswith(KNOWN):
+        return {}
+    return {NEWER: False}
 
 
 def for_training(perceptrons: bool, light: bool = False) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def profile(
     """Processor seconds of the automatic mode on one core, by family, and what compiling takes.
 
     What was compiled by earlier commands is not compiled again; to see all of it, set
-    OCCAMID_PROGRAMS to the name of an empty folder.
+    OCCAMID_PROGRAMS to nothing.
 
     Example: [bold]occamid benchmark profile hairdryer --effort quick[/bold]
     """
