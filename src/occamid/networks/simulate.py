@@ -32,8 +32,8 @@ def read(register: Register, terms: Terms) -> Float[Array, " outputs"]:
     return flat[positions]
 
 
-def push(register: Register, y: Float[Array, " ny"]) -> Register:
-    """Forget the oldest output, remember ``y``."""
+def push(register: Float[Array, " ly *y"], y: Float[Array, " *y"]) -> Float[Array, " ly *y"]:
+    """Forget the oldest output, remember ``y``, or what belongs to each of them."""
     if register.shape[0] == 0:
         return register
     return jnp.concatenate([register[1:], y[None]])
