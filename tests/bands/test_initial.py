@@ -8,6 +8,7 @@ import pytest
 
 from occamid import Record, Settings, ensemble_of, train
 from occamid.bands.combine import combine
+from occamid.bands.ensemble import Ensemble
 from occamid.bands.initial import _conditional, _search, _solved, past_inputs
 from occamid.bands.posterior import Posterior
 from occamid.data.scaling import Scaling
@@ -109,8 +110,11 @@ def test_a_free_run_may_start_before_the_lags_are_filled(rng: np.random.Generato
         assert np.all(found.std[4:] > 0)
 
 
-def test_a_filter_looks_at_all_known_outputs_and_its_past_inputs_are_the_most_probable() -> None:
-    """A state-space model whose input acts after ten rows, started from four outputs."""
+SCALING = Scaling(*(np.array([v]) for v in (1.0, 2.0, 3.0, 4.0, 2.0, 3.0, 4.0)))
+
+
+def waiting(dead: int) -> Ensemble:
+    """A state-space model of one state whose input acts after so many rows."""
     network = Observer(2, (1, 0), 1)
     weights = {
         "state.W_x": [[0.8]], "state.W_u": [[0.5]], "state.W_h": np.zeros((1, 0)),
@@ -119,21 +123,44 @@ def test_a_filter_looks_at_all_known_outputs_and_its_past_inputs_are_the_most_pr
         "filter.x": [0.0], "filter.P": [[1.0]], "filter.Q": [[0.0]], "filter.R": [1e-8],
     }  # fmt: skip
     terms = Terms(((0, 0),), ((0, 1),), ("u",), ("y",))
-    scaling = Scaling(*(np.array([v]) for v in (1.0, 2.0, 3.0, 4.0, 2.0, 3.0, 4.0)))
     arrays = {name: np.array(value, dtype=float) for name, value in weights.items()}
-    model = Model(network, terms, scaling, arrays, start=1, prior_widths={}).later((10,))
+    model = Model(network, terms, SCALING, arrays, start=1, prior_widths={}).later((dead,))
     none = np.zeros((1, 1))
     posterior = Posterior(model, "full", np.array([0]), none, none[0] + 1, none[0] + 1, 1, 0)
-    ensemble = combine([posterior], feedback="none")
-    u = np.random.default_rng(2).normal(size=(50, 1)).cumsum(axis=0)
-    past = _conditional(scaling.apply_u(u)[:, 0], 10)[0]
-    v = np.concatenate([past, scaling.apply_u(u)[:, 0]])  # ten rows longer: row t is v[t + 10]
+    return combine([posterior], feedback="none")
+
+
+def answer(v: np.ndarray, rows: int) -> np.ndarray:
+    """Outputs of that process to scaled inputs, each of which acts in its row."""
     x, y = 0.7, []
-    for t in range(50):
+    for t in range(rows):
         y.append(x)
         x = 0.8 * x + 0.5 * v[t]
-    truth = scaling.undo_y(np.array(y)[:, None])
+    return SCALING.undo_y(np.array(y)[:, None])
+
+
+def test_past_inputs_of_a_filter_are_the_most_probable() -> None:
+    """A state-space model whose input acts after ten rows, started from four outputs."""
+    ensemble = waiting(10)
+    u = np.random.default_rng(2).normal(size=(50, 1)).cumsum(axis=0)
+    past = _conditional(SCALING.apply_u(u)[:, 0], 10)[0]
+    truth = answer(np.concatenate([past, SCALING.apply_u(u)[:, 0]]), 50)  # row t acts in t + 10
     assert ensemble.fewest_known == 1
     np.testing.assert_allclose(ensemble.free_run(u, truth[:4]), truth, rtol=1e-5)
     run = ensemble.simulate(Record(u=u, y=truth), 4)
     np.testing.assert_allclose(run.mean, truth, rtol=1e-5)
+
+
+def test_a_filter_needs_no_past_where_enough_is_known_behind_its_dead_time() -> None:
+    """Inputs before the record are white noise: whatever is said of them is wrong."""
+    rng, ensemble = np.random.default_rng(3), waiting(20)
+    v = rng.normal(size=100)  # the first twenty act in the record and are not in it
+    truth = answer(v, 100)
+    u = np.concatenate([v[20:, None], np.zeros((20, 1))]) * SCALING.u_scale + SCALING.u_offset
+    assert ensemble.window == 25
+    for known in (25, 60):
+        np.testing.assert_allclose(ensemble.free_run(u, truth[:known]), truth, rtol=1e-6)
+    record = Record(u=u, y=truth)
+    np.testing.assert_allclose(ensemble.simulate(record).mean, truth, rtol=1e-6)
+    fewer = ensemble.free_run(u, truth[:22])  # five rows with three invented inputs
+    assert np.abs(fewer - truth)[22:].max() < 0.7 * truth.std()

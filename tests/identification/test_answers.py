@@ -14,13 +14,14 @@ import pytest
 from safetensors.numpy import load, save
 
 from occamid import Ensemble, Options, Record, combine
+from occamid.errors import FileError, SettingsError
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.store import Store
 from occamid.identification import answers as answering
 from occamid.identification.answers import Answer, Answers, from_bytes, key_of, to_bytes
 from occamid.identification.court import Court
 from occamid.identification.crew import Crew
-from occamid.identification.families import Family
+from occamid.identification.families import Family, families
 from occamid.identification.folds import Fold, folds
 from occamid.identification.progress import Clock
 from tests.support.fleet_cases import CHEAP
@@ -195,3 +196,19 @@ def test_what_has_ended_is_not_heard_again(
     assert {told for told, _ in asked} == {"fold 3 of 3"}
     assert found[0]["a"] == Answer(None, [], 1.0, "fold 1 of 3: no")
     assert [list(found[k]) for k in range(3)] == [["b", "a"]] * 3
+
+
+@pytest.mark.parametrize("problem", [FileError("out of reach"), SettingsError("no fsspec")])
+def test_a_store_out_of_reach_costs_a_hearing_and_no_more(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address may fail for a moment, or for a worker that lacks its package, for hours."""
+
+    def broken(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(Store, "_read", broken)
+    court = Court(OPTIONS, Clock(None, 1), None, None, Store("/nowhere"))
+    fold = fold_of(small_record(200))
+    found = court.hear(Crew(), [fold], [0], families(OPTIONS, fold.records)[:1])
+    assert found[0]["arx"].model is not None

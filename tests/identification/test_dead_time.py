@@ -7,12 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from occamid.bands.combine import widen_to_residuals
 from occamid.data.record import Record
-from occamid.identification.assemble import Workshop
+from occamid.errors import DataError
+from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.dead_time import dead_times, moved
 from occamid.identification.families import CLASSICAL, families
 from occamid.identification.folds import Lesson, folds, piece, whole
+from occamid.identification.identify import shown
+from occamid.identification.job import check_test
 from occamid.identification.options import BUDGETS, Options
+from occamid.training.fading import Fading, fit_fading
 
 DEAD = 30  # samples that the first input waits
 
@@ -56,13 +61,15 @@ def test_a_lesson_has_every_input_where_it_acts() -> None:
     (fold, *_) = folds([record], 3)
     found = moved(fold.lesson, dead)
     for before, after in zip(fold.lesson.records, found.records, strict=True):
-        assert after.lead == max(before.lead, 20)
-        np.testing.assert_array_equal(after.y, before.y)
+        assert after.lead == max(0, before.lead - 20)
+        np.testing.assert_array_equal(after.y, before.y[20:])
+        assert after.start == before.start + 20
         for t in range(20, len(before)):
             for c, d in enumerate(dead):
-                assert after.u[t, c] == before.u[t - d, c]
-    for (_, seen), (_, now) in zip(fold.lesson.blanked, found.blanked, strict=True):
-        np.testing.assert_array_equal(now, seen & (np.arange(len(seen)) >= 20))
+                assert after.u[t - 20, c] == before.u[t - d, c]
+    for (record, seen), (after, now) in zip(fold.lesson.blanked, found.blanked, strict=True):
+        np.testing.assert_array_equal(now, seen[20:])
+        np.testing.assert_array_equal(after.u, record.later(dead).u)
     assert moved(fold.lesson, (0, 0)) is fold.lesson
 
 
@@ -70,8 +77,9 @@ def test_short_records_leave_and_pieces_with_inputs_before_them_stay() -> None:
     record = plant(300)
     pieces = (record, record[:39], record[:41], piece(record, 100, 120))
     found = moved(Lesson(pieces, whole(pieces).blanked), (20, 0))
-    assert [len(r) for r in found.records] == [300, 41, 120]
-    assert found.records[-1].lead == 100
+    assert [len(r) for r in found.records] == [280, 21, 100]
+    assert found.records[-1].lead == 80
+    assert [len(r) for r, _ in found.blanked] == [280, 21, 100]
 
 
 def test_models_say_how_far_back_the_inputs_lie() -> None:
@@ -91,9 +99,7 @@ def test_models_say_how_far_back_the_inputs_lie() -> None:
     first = model.first
     np.testing.assert_allclose(
         first.free_run(truth.u, truth.y[: first.start])[first.start :],
-        inside.free_run(there.u[shop.dead[0] :], there.y[shop.dead[0] : first.start])[
-            inside.start :
-        ],
+        inside.free_run(there.u, there.y[: inside.start])[inside.start :],
     )
 
 
@@ -104,3 +110,34 @@ def test_lags_are_proposed_for_moved_inputs() -> None:
     settings = {f.name: f.settings for f in families(Options(), shop.records)}
     assert settings["linear"] is not None
     assert int(settings["linear"].input_lags) < DEAD
+
+
+def test_nothing_is_learned_from_inputs_that_never_were() -> None:
+    """Rows before the dead time is over have no inputs that act: they teach nothing."""
+    rng = np.random.default_rng(4)
+    pieces = []
+    for _ in range(3):
+        u = rng.normal(size=500)
+        y = np.convolve(np.concatenate([rng.normal(size=100), u]), 0.9 ** np.arange(20))[:500]
+        pieces.append(Record(u=u, y=y + 0.1 * rng.normal(size=500)))  # acts after a hundred rows
+    lesson = moved(whole(pieces), (99,))
+    fit = fit_fading(lesson.records, Fading(120, 0, rows=10))
+    assert 0.09 < np.sqrt(fit.noise_variance[0]) * fit.model.scaling.y_std[0] < 0.12
+
+
+def test_records_too_short_for_a_model_are_not_shown() -> None:
+    """They are learned from no more, and no run through them can be asked for."""
+    records = (plant(600), plant(500, seed=1), plant(20, seed=2))
+    shop = Workshop.of(whole(records), Options(), BUDGETS["quick"])
+    model = shop.model(CLASSICAL[0])
+    assert len(shop.records) == 2
+    assert shown(records, model) == records[:2]
+    assert np.isfinite(widen_to_residuals(model, shown(records, model)).inflation).all()
+    assert nearest_member(model, shown(records, model)).start == model.start
+
+
+def test_a_test_record_must_be_longer_than_dead_time_and_lags() -> None:
+    record = plant(900)
+    check_test(Options(), [record], [plant(120, seed=1)])
+    with pytest.raises(DataError, match=r"has 60 rows, but the models tried need \d+ or more"):
+        check_test(Options(), [record], [plant(60, seed=1)])

@@ -68,12 +68,15 @@ def test_how_much_was_trained_on_is_told() -> None:
     whole = good()
     parts = thin((whole,), 1000)
     said = Fit.coverage_of_data.fget  # type: ignore[attr-defined]
-    told = said(SimpleNamespace(records=parts, rows_given=len(whole)))
+    quick, standard = Options(effort="quick"), Options()  # 2,000 rows and 6,000
+    told = said(SimpleNamespace(records=parts, rows_given=len(whole), options=quick))
     assert told.startswith("trained on 1000 of 3000 rows: ")
+    assert told.endswith("a higher effort trains on more")
     assert all(part.name in told for part in parts)
-    assert (
-        said(SimpleNamespace(records=(whole,), rows_given=3000)) == "trained on 3000 of 3000 rows"
-    )
+    told = said(SimpleNamespace(records=parts, rows_given=len(whole), options=standard))
+    assert told.endswith("what else there is, is too short for the lags")
+    told = said(SimpleNamespace(records=(whole,), rows_given=3000, options=quick))
+    assert told == "trained on 3000 of 3000 rows"
 
 
 def test_names_are_harmless_in_reports_and_tables() -> None:

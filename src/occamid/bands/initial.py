@@ -26,6 +26,7 @@ from occamid.networks import MLP, Network, Observer
 from occamid.networks.algebra import root
 from occamid.networks.flat import unflatten
 from occamid.training.levenberg import least_squares
+from occamid.training.model import FIRST_OUTPUTS
 from occamid.training.programs import kept
 
 Array = np.ndarray
@@ -45,12 +46,14 @@ def with_past(
     """Inputs and known outputs from as far back as the lags reach, and how far that is.
 
     In the user's units.  Too little that is known, or other channels: nothing is inferred, and
-    the model says so.  A filter looks at every known output, so its past is always as long as its
-    lags; and as its state is found from those outputs anyway, inputs are just the most probable.
+    the model says so.  A filter's state is found from the last known outputs, so many for each of
+    its states, and its past inputs are just the most probable.
     """
-    follows = isinstance(network, Observer)
     enough = len(known) >= max(1, min(terms.max_lag, terms.output_lag))
-    missing = terms.max_lag - (terms.output_lag if follows else min(len(known), terms.max_lag))
+    said = len(known)  # outputs that need no regressors
+    if isinstance(network, Observer):
+        said = max(terms.output_lag, said - FIRST_OUTPUTS * network.hidden[0])
+    missing = max(0, terms.max_lag - said)
     shapes = (len(terms.input_names), len(terms.output_names))
     if not (enough and missing) or len(known) >= len(u) or (u.shape[1], known.shape[1]) != shapes:
         return u, known, 0

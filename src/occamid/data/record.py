@@ -121,12 +121,12 @@ class Record:
     def later(self, delays: Sequence[int]) -> Record:
         """The record with every input moved by so many samples to the rows where it acts.
 
-        Rows whose inputs came before the record become its ``lead``.
+        Rows whose inputs came before the record are not in it any more.
         """
         most = max(delays)
-        rows = np.arange(len(self))[:, None] - np.asarray(delays)
-        u = self.u[np.maximum(rows, 0), np.arange(self.u.shape[1])]
-        return replace(self, u=u, lead=max(self.lead, most)) if most else self
+        after = self[most:]
+        rows = np.arange(most, len(self))[:, None] - np.asarray(delays)
+        return replace(after, u=self.u[rows, np.arange(self.u.shape[1])])
 
     def decimate(self, factor: int) -> Record:
         """Every ``factor``-th sample after a zero-phase anti-aliasing filter."""

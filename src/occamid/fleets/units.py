@@ -135,7 +135,7 @@ def _alone(unit: Unit) -> Row:
             read = [Path(path) for path in unit.job.files]
             with claim(unit.folder, overwrite=True, inputs=read) as place:
                 row = finished(unit) or _identified(unit, place)
-                with suppress(FileError):  # the folder is whole, whatever the store says
+                with suppress(OccamidError):  # the folder is whole, whatever the store says
                     keep(unit, row, place.target)
                 return row
         except BusyError:

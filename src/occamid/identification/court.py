@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from occamid.errors import DataError, FileError
+from occamid.errors import DataError, OccamidError
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.store import Store
 from occamid.identification.answers import Answer, Answers, from_bytes, key_of, to_bytes
@@ -57,7 +57,7 @@ class Court:
         def done(number: int, found: Answers) -> None:
             case = cases[left[number]]
             self._ended(*case[1:])
-            if court.store is None:  # the worker could not keep them
+            if court is not self:  # the worker may have kept them where nobody else finds them
                 self.keep(found, *case)
 
         for n in known:
@@ -77,17 +77,19 @@ class Court:
         return replace(self, checkpoints=None, store=named)
 
     def kept(self, fold: Fold, where: str, names: Sequence[str]) -> Answers | None:
-        """What the store has of some families in one fold."""
+        """What the store has of some families in one fold; what cannot be read is heard again."""
         if self.store is None:
             return None
-        content = self.store.get(key_of(self.options, self.given, fold, where, names))
+        content = None
+        with suppress(OccamidError):
+            content = self.store.get(key_of(self.options, self.given, fold, where, names))
         return None if content is None else from_bytes(content)
 
     def keep(self, found: Answers, fold: Fold, where: str, names: Sequence[str]) -> None:
         """Put answers into the store, if there is one; without them they are heard again."""
         if self.store is not None:
             key = key_of(self.options, self.given, fold, where, names)
-            with suppress(FileError):
+            with suppress(OccamidError):
                 self.store.put(key, to_bytes(found))
 
     def heard(self, fold: Fold, where: str, names: Sequence[str]) -> Answers:

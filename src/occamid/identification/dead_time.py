@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
-
 from occamid.assessment.check.delay import delays
 from occamid.data.record import Record
 from occamid.identification.folds import Blanked, Lesson, rows_of
@@ -52,13 +50,16 @@ def forget() -> None:
 
 
 def moved(lesson: Lesson, dead: Sequence[int]) -> Lesson:
-    """The lesson with inputs moved by their dead times."""
+    """The lesson with inputs moved by their dead times, without records too short for them."""
     if not any(dead):
         return lesson
-    blanked = []
-    for record, seen in lesson.blanked:
-        after = record.later(dead)
-        blanked.append(Blanked(after, seen & (np.arange(len(after)) >= after.lead)))
-    records = [(r, r.later(dead)) for r in lesson.records]
-    kept = [after for r, after in records if after.lead in (r.lead, min(after.lead, len(r) // 2))]
-    return Lesson(tuple(kept), tuple(blanked))
+    blanked = [(r, seen) for r, seen in lesson.blanked if staying([r], dead)]
+    return Lesson(
+        tuple(r.later(dead) for r in staying(lesson.records, dead)),
+        tuple(Blanked(r.later(dead), seen[max(dead) :]) for r, seen in blanked),
+    )
+
+
+def staying(records: Sequence[Record], dead: Sequence[int]) -> tuple[Record, ...]:
+    """The records that lose no more than half of their rows when inputs are moved so far."""
+    return tuple(r for r in records if max(dead) <= max(r.lead, len(r) // 2))

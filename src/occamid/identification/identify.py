@@ -24,7 +24,7 @@ from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
 from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.crew import Workers, crew_of
-from occamid.identification.dead_time import dead_times, moved
+from occamid.identification.dead_time import dead_times, moved, staying
 from occamid.identification.expected import (
     CURVE,
     calibrated,
@@ -92,7 +92,10 @@ class Fit:
         if rows >= self.rows_given:
             return said
         pieces = ", ".join(f"{r.name} ({len(r) - r.lead} rows)" for r in self.records)
-        return f"{said}: {pieces}; a higher effort trains on more"
+        more = "a higher effort trains on more"
+        if self.rows_given <= self.options.budget.rows:
+            more = "what else there is, is too short for the lags"
+        return f"{said}: {pieces}; {more}"
 
 
 @small_algebra()
@@ -127,14 +130,15 @@ def identify(
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     with crew_of(Workers.of(workers)) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)
-    bench = _Bench(whole, data, options, checkpoints, clock, dead)
+    long = staying(whole, dead), staying(data, dead)
+    bench = _Bench(*long, options, checkpoints, clock, dead)
     make_room()
     judgement, family, shop, model = bench.lead(tried, bench.led(tried, judgement))
     clock.tell(f"bands of {family.name}")
     stack, model, expect = bench.trusted(tried, judgement, model)
     clock.finish()
     batch = None if family.settings is None else shop.batch(family.settings).later(dead)
-    model = nearest_member(model, shown(data)) if options.single else model
+    model = nearest_member(model, shown(bench.data, model)) if options.single else model
     candidates = size(_candidate(model, family) if batch is None else batch.network)
     return Fit(
         model=replace(_with_tail(model, whole), candidates=candidates),
@@ -142,7 +146,7 @@ def identify(
         trials=judgement.trials,
         grounds="; ".join([judgement.grounds, *([stack.grounds] if stack else [])]),
         batch=batch,
-        records=shown(bench.records(family)),
+        records=shown(bench.records(family), model),
         options=options,
         expected_rmse=tuple(expect[0].tolist()),
         expected_interval=tuple(zip(*(end.tolist() for end in expect[1:]), strict=True)),
@@ -156,9 +160,10 @@ def _misses(hearing: Hearing | None) -> tuple[Float[Array, "T ny"], ...]:
     return tuple(part for parts in hearing.misses for part in parts) if hearing else ()
 
 
-def shown(records: tuple[Record, ...]) -> tuple[Record, ...]:
-    """The records without inputs from before them."""
-    return tuple(r[r.lead :] if r.lead else r for r in records)
+def shown(records: tuple[Record, ...], model: Ensemble) -> tuple[Record, ...]:
+    """The records that the model can run through, without inputs from before them."""
+    found = (r[r.lead :] if r.lead else r for r in records)
+    return tuple(r for r in found if len(r) > model.start + 1)
 
 
 @dataclass(frozen=True)
@@ -210,7 +215,10 @@ class _Bench:
         """
         failed: dict[str, str] = {}  # families, and why
         for name, budget in self._turns(judgement):
-            family = next(f for f in tried if f.name == name)
+            family = next((f for f in tried if f.name == name), None)
+            if family is None:  # all records may allow less than the pieces of every fold do
+                failed.setdefault(name, "too few rows")
+                continue
             shop = self.shop(family, budget)
             try:
                 model = shop.model(family, self.clock.sub(f"training {name}"))
@@ -241,7 +249,7 @@ class _Bench:
         """
         hearing, options = judgement.hearings.get(judgement.chosen), self.options
         if hearing is None:
-            model = widen_to_residuals(model, shown(self.data))
+            model = widen_to_residuals(model, shown(self.data, model))
             return None, model, np.full((3, model.inflation.shape[1]), np.nan)
         family = next(f for f in tried if f.name == judgement.chosen)
         stack = self.stack(tried, judgement)
@@ -303,7 +311,7 @@ def _given_way(judgement: Judgement, chosen: str, failed: dict[str, str]) -> Jud
 def _with_tail(model: Ensemble, records: tuple[Record, ...]) -> Ensemble:
     """The model, and those beside it, with the end of the estimation data."""
     others = tuple(b._replace(model=_with_tail(b.model, records)) for b in model.beside)
-    return replace(model, tail=tail_of(records, model.start), beside=others)
+    return replace(model, tail=tail_of(records, model.window), beside=others)
 
 
 def _candidate(model: Ensemble, family: Family) -> Network:

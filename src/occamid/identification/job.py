@@ -9,13 +9,16 @@ from typing import Any, NamedTuple
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from occamid.assessment.check.delay import LARGEST as LONGEST_DELAY
 from occamid.data import twins
 from occamid.data.findings import Finding
 from occamid.data.prepare import apply_steps, fitted, prepare, split_in_time, without_splinters
 from occamid.data.record import Record
 from occamid.data.steps import Steps
 from occamid.errors import DataError, SettingsError
+from occamid.identification.dead_time import dead_times, moved
 from occamid.identification.families import families
+from occamid.identification.folds import whole
 from occamid.identification.options import Options
 from occamid.identification.thinning import stride, thin
 from occamid.reading.assets import Asset
@@ -24,7 +27,7 @@ from occamid.reading.steps import Gaps
 from occamid.training.settings import read_toml, readable
 
 Column = str | int
-LONGEST_LAG = 200  # that is ever proposed
+LONGEST_LAG = 200  # that is ever proposed, behind a dead time
 SHORTEST_FILTERED = 30  # steps that a record must have for the filter of longer ones
 
 
@@ -196,20 +199,23 @@ def _left_out(rows: int) -> Finding:
 def check_test(options: Options, estimation: Sequence[Record], test: Sequence[Record]) -> None:
     """Refuse test records too short to be judged, before anything is trained."""
     fixed = [v for v in (options.input_lags, options.output_lags) if isinstance(v, int)]
-    if all(len(record) > max([LONGEST_LAG, *fixed]) + 2 for record in test):
+    if all(len(record) > max([LONGEST_DELAY + LONGEST_LAG, *fixed]) + 2 for record in test):
         return
+    data = thin(tuple(estimation), options.budget.rows)
+    dead = dead_times(tuple(estimation), options)
     lags = [
         lag
-        for family in families(options, thin(tuple(estimation), options.budget.rows))
+        for family in families(options, moved(whole(data), dead).records)
         if family.settings is not None
         for lag in (family.settings.input_lags, family.settings.output_lags)
         if isinstance(lag, int)
     ]
+    fewest = max(dead) + max(lags, default=0) + 2
     for record in test:
-        if len(record) < max(lags, default=0) + 2:
+        if len(record) < fewest:
             raise DataError(
                 f'test record "{record.name}" has {len(record)} rows, but the models tried need '
-                f"{max(lags) + 2} or more; test on more data, or fix fewer lags with "
+                f"{fewest} or more; test on more data, or fix fewer lags with "
                 "`input_lags` and `output_lags`."
             )
 

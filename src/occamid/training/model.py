@@ -78,7 +78,7 @@ class Model:
     def window(self) -> int:
         """How many first outputs a run starts from unless told otherwise: enough for a state."""
         states = self.network.hidden[0] if isinstance(self.network, Observer) else 0
-        return max(self.start, FIRST_OUTPUTS * states)
+        return self.start + max(0, FIRST_OUTPUTS * states - 1)
 
     def window_in(self, record: Record) -> int:
         """The same for a record that may be shorter: half of it at most."""

@@ -21,6 +21,7 @@ FLAGS = "XLA_FLAGS"
 NEWER = "xla_cpu_use_fusion_emitters"
 AT_ONCE = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # who sets it wants programs soon, not fast ones
 ONCE = {"xla_backend_optimization_level": 0}  # for programs that run no longer than they compile
+ABOUT = "flags", "model name", "Features", "CPU "  # lines of Linux that tell processors apart
 KNOWN = "0.10."  # versions of jaxlib with both ways; 0.11 has the newer one alone
 
 
@@ -54,5 +55,5 @@ def processor() -> str:
     about = platform.machine() + platform.processor()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
-        about += "".join(sorted({n for n in lines if n.startswith(("flags", "model name"))}))
+        about += "".join(sorted({n for n in lines if n.startswith(ABOUT)}))
     return sha256(about.encode()).hexdigest()[:12]
