@@ -14,14 +14,16 @@ from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError
 from occamid.identification import assemble
 from occamid.identification.assemble import Workshop, free_run_errors
+from occamid.identification.families import families
 from occamid.identification.folds import whole
-from occamid.identification.options import BUDGETS
+from occamid.identification.options import BUDGETS, Options
 from occamid.training.batch import Batch
 from occamid.training.linear import fit_arx
 from occamid.training.model import Model
 from occamid.training.settings import Settings
 from occamid.training.state_space import Search, search
 from occamid.training.train import train
+from tests.support.small import small_record
 
 
 def test_the_order_that_starts_well_from_few_outputs_is_used(
@@ -101,3 +103,16 @@ def test_what_runs_away_in_time_is_heard_where_there_is_nothing_else() -> None:
     with pytest.raises(DataError, match="no model is usable"):
         Workshop(whole([record]), BUDGETS["quick"])._usable(posteriors)
     assert Workshop(whole([record]), BUDGETS["quick"], only_heard=True)._usable(posteriors)
+
+
+def test_equations_that_cannot_be_solved_end_a_family_and_not_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def singular(*_: object) -> None:
+        raise np.linalg.LinAlgError("34-th leading minor of the array is not positive definite")
+
+    monkeypatch.setattr(assemble, "fit_fading", singular)
+    shop = Workshop.of(whole([small_record(200)]), Options(), BUDGETS["quick"])
+    family = next(f for f in families(Options(), shop.records) if f.name == "fading-arx")
+    with pytest.raises(DataError, match="its equations cannot be solved"):
+        shop.model(family)

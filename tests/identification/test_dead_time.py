@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from occamid.assessment.check.delay import delays
 from occamid.bands.combine import widen_to_residuals
 from occamid.data.record import Record
 from occamid.errors import DataError
@@ -46,6 +47,22 @@ def test_nothing_is_moved_that_the_user_fixed_or_that_is_unknown() -> None:
     assert dead_times([record], Options(input_delay=2)) == (0, 0)
     noise = np.random.default_rng(1).normal(size=(800, 2))
     assert dead_times([replace(record, u=noise)], Options()) == (0, 0)
+
+
+def test_an_input_that_acts_twice_is_not_moved_beyond_the_first_time() -> None:
+    """What a later and larger effect says alone would take the first one away from every model."""
+    rng = np.random.default_rng(5)
+    u = rng.normal(size=1000)
+    weak, strong = (np.concatenate([np.zeros(d), u[:-d]]) for d in (8, 60))
+    noise = 0.1 * rng.normal(size=1000)
+    for first, sooner in ((0.3, True), (0.0, False)):
+        record = Record(u=u, y=first * weak + strong + noise)
+        (delay,) = delays((record,))
+        assert delay.best == 60
+        assert (delay.sooner > 0.99) if sooner else (delay.sooner < 0.001)
+        assert delay.told != sooner
+        (dead,) = dead_times([record], Options())
+        assert dead == 0 if sooner else 55 <= dead < 60
 
 
 def test_rows_are_worth_more_than_a_dead_time() -> None:

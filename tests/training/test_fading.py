@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from occamid import DataError, Record
 from occamid.bands.combine import combine, load
 from occamid.bands.posterior import faded_posterior
 from occamid.networks.flat import flatten
-from occamid.training.fading import NOISE, Fading, _Sums, fit_fading
+from occamid.training.fading import BOUNDS, NOISE, Fading, _Sums, fit_fading
 
 Array = np.ndarray
 Rng = np.random.Generator
@@ -70,6 +71,20 @@ def response(rows: int, rng: Rng, noise: float, delays: tuple[int, int] = (1, 4)
             )
     y += noise * rng.normal(size=y.shape)
     return Record(u=u * [1.0, 50.0] + [0.0, 300.0], y=y * [1e-3, 7.0] + [5.0, -40.0])
+
+
+def test_the_energy_is_finite_wherever_it_is_looked_for(rng: Rng) -> None:
+    """A multisine, slow against its samples: sums of its lags are all but dependent."""
+    t = np.arange(2060)
+    u = sum(np.cos(0.002 * np.pi * k * t + rng.uniform(0, 6.3)) for k in range(1, 100))
+    lags = np.lib.stride_tricks.sliding_window_view(u / np.std(u), 60)
+    Z = np.concatenate([np.cumsum(lags, axis=1), np.ones((len(lags), 1))], axis=1)
+    y = rng.normal(size=len(Z))
+    sums = _Sums(Z.T @ Z, Z.T @ y, float(y @ y), len(y), (60, 1))
+    for corner in itertools.product(*BOUNDS, NOISE):
+        energy, gradient = sums.energy(np.array(corner))
+        assert np.isfinite(energy)
+        assert np.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize("lags", [Fading(12, 4, rows=10), Fading(40, 0, rows=10)])

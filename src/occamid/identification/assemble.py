@@ -84,17 +84,25 @@ class Workshop:
 
     def model(self, family: Family, progress: Callable[[Progress], None] | None = None) -> Ensemble:
         """The ensemble of a family's best models on these records."""
-        if family.search is not None:
-            posteriors = self._state_space(family.search)
-        elif family.fading is not None:
-            posteriors = [faded_posterior(fit_fading(self.records, family.fading))]
-        elif family.settings is None:
-            posteriors = self._classical(family)
-        else:
-            posteriors = self._trained(family, progress)
+        try:
+            posteriors = self._posteriors(family, progress)
+        except np.linalg.LinAlgError as problem:
+            raise DataError(f"its equations cannot be solved ({problem})") from None
         feedback = "process" if family.feeds_back else "none"
         found = [replace(p, model=p.model.later(self.dead)) for p in self._usable(posteriors)]
         return combine(found, feedback=feedback)  # type: ignore[arg-type]
+
+    def _posteriors(
+        self, family: Family, progress: Callable[[Progress], None] | None
+    ) -> list[Posterior]:
+        """Its models with what is not known of them, however they are made."""
+        if family.search is not None:
+            return self._state_space(family.search)
+        if family.fading is not None:
+            return [faded_posterior(fit_fading(self.records, family.fading))]
+        if family.settings is None:
+            return self._classical(family)
+        return self._trained(family, progress)
 
     def batch(
         self, settings: Settings, progress: Callable[[Progress], None] | None = None

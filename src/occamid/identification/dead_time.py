@@ -16,6 +16,7 @@ from occamid.identification.folds import Blanked, Lesson, rows_of
 from occamid.identification.options import Options
 
 FAINT = 0.1  # probability of an effect under which its delay does not count
+UNLIKELY = 0.01  # probability of an earlier effect from which on nothing is moved
 LONG = 5  # samples of delay; what is shorter, lags and states hold easily
 MARGIN = 1  # samples that an input is moved less than its effect surely waits
 WORTH = 0.75  # of the rows must be left: those before the first moved input are lost
@@ -36,7 +37,7 @@ def _dead_times(records: tuple[Record, ...]) -> tuple[int, ...]:
     first: dict[str, int] = {}
     for delay in delays(tuple(r[r.lead :] if r.lead else r for r in records)):
         if delay.effect >= FAINT:
-            end = delay.interval[0]
+            end = delay.interval[0] if delay.sooner < UNLIKELY else 0
             first[delay.input] = min(end, first.get(delay.input, end))
     near = [first.get(name, 0) for name in records[0].input_names]
     found = tuple(d - MARGIN if d >= LONG else 0 for d in near)

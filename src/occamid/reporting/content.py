@@ -161,7 +161,8 @@ def _add_delays(facts: dict[str, Any], records: Sequence[Record]) -> None:
     surest: dict[str, Delay] = {}
     for delay in delays(tuple(records)):
         known = surest.get(delay.input)
-        if delay.effect > EFFECT and (known is None or delay.certainty > known.certainty):
+        acts = delay.told and delay.effect > EFFECT
+        if acts and (known is None or delay.certainty > known.certainty):
             surest[delay.input] = delay
     for channel in facts["inputs"]:
         found = surest.get(channel["name"])

@@ -41,6 +41,7 @@ START = (np.log(0.1), np.log(4.0))  # log s, and the logit of λ = 0.8
 BOUNDS = ((-15.0, 5.0), (-1.5, 6.0))
 NOISE = (-23.0, 3.0)  # bounds of log σ²
 ITERATIONS = 60
+ROUNDED = 1e-13  # of the largest variance of M, what rounding may take from the smallest
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ class _Sums(NamedTuple):
         """
         sigma, root = np.exp(x[-1]), np.sqrt(self.variances(x))
         M = root[:, None] * self.gram * root / sigma
-        M[np.diag_indices(len(M))] += 1.0
+        M[np.diag_indices(len(M))] += 1.0 + ROUNDED * M.diagonal().max()
         lower = cholesky(M, lower=True)
         right = root * self.target / sigma
         q = cho_solve((lower, True), right)

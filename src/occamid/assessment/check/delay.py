@@ -4,6 +4,10 @@ A linear model ``y(t) = Σ a_i y(t−i) + Σ_j b_j u(t−d−j) + c_j u(t−d−
 closed-form evidence under a Gaussian prior on its coefficients.  Normalised over d it is the
 probability of each delay, averaged over a few m and widths of the prior.  Squares see inputs whose
 sign does not matter.
+
+Few lags of an input that moves slowly, or in cycles, may stand for others.  So the best of these
+models is set against such with earlier lags of the same input beside it: where one of them is
+better, the input acts sooner than the delays say.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from occamid.data.record import Record
 
@@ -34,6 +38,12 @@ class Delay(NamedTuple):
     output: str
     probability: Float[Array, " L"]  # of each delay, given that there is an effect
     effect: float  # probability that there is one
+    sooner: float = 0.0  # probability that the input acts before the interval, too
+
+    @property
+    def told(self) -> bool:
+        """Whether the data tell the delay at all."""
+        return self.sooner < 0.5
 
     @property
     def best(self) -> int:
@@ -93,13 +103,14 @@ def _of_output(normal: Normal, names: tuple[str, ...], output: str) -> list[Dela
     """Each input by itself, then again with the others in the model at their best delays."""
     best: dict[int, int] = {}
     found: list[Delay] = []
+
+    def others(input_: int) -> dict[int, int]:
+        return {other: d for other, d in best.items() if other != input_}
+
     for _ in range(min(2, len(names))):
-        found = []
-        for j, name in enumerate(names):
-            others = {other: d for other, d in best.items() if other != j}
-            found.append(_delay(normal, j, others, name, output))
+        found = [_delay(normal, j, others(j), name, output) for j, name in enumerate(names)]
         best = {j: d.best for j, d in enumerate(found) if d.effect > 0.5}
-    return found
+    return [d._replace(sooner=_sooner(normal, j, others(j), d)) for j, d in enumerate(found)]
 
 
 def sample(records: tuple[Record, ...]) -> list[Record]:
@@ -185,8 +196,7 @@ def signals_of(record: Record, output: int, blocks: list[Record]) -> Float[Array
 
 def _delay(normal: Normal, input_: int, others: dict[int, int], name: str, output: str) -> Delay:
     """Evidence of every delay of one input; the other inputs are in the model where they act."""
-    past = columns_of(normal, 0, 1, ORDER)
-    base = np.concatenate([past, *(window(normal, j, d, max(LENGTHS)) for j, d in others.items())])
+    base = _with_others(normal, others)
     reach = int(normal.lag.max())
     scores, nothing = [], []
     for length in LENGTHS:
@@ -202,6 +212,26 @@ def _delay(normal: Normal, input_: int, others: dict[int, int], name: str, outpu
     p = np.exp(score - score.max())
     inside = p[:-1] if p[:-1].sum() > 0 else np.ones(len(p) - 1)
     return Delay(name, output, inside / inside.sum(), float(p[:-1].sum() / p.sum()))
+
+
+def _sooner(normal: Normal, input_: int, others: dict[int, int], found: Delay) -> float:
+    """Probability that lags before the interval act beside those after the best delay."""
+    length = min(LENGTHS)
+    count = found.interval[0] - length + 1
+    if count <= 0:
+        return 0.0
+    base = _with_others(normal, others | {input_: found.best})
+    own = np.array([window(normal, input_, first, length) for first in range(count)])
+    columns = np.concatenate([np.tile(base, (count, 1)), own], axis=1)
+    noise = _noise(normal, columns)
+    both = logsumexp(_evidence(normal, columns, noise)) - np.log(count)
+    return float(expit(both - _evidence(normal, base[None], noise)[0]))
+
+
+def _with_others(normal: Normal, others: dict[int, int]) -> Array:
+    """Columns of past outputs and of inputs where they act."""
+    past = columns_of(normal, 0, 1, ORDER)
+    return np.concatenate([past, *(window(normal, j, d, max(LENGTHS)) for j, d in others.items())])
 
 
 def columns_of(normal: Normal, signal: int, first: int, last: int) -> Array:

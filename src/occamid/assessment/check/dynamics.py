@@ -49,6 +49,10 @@ def dynamics(records: tuple[Record, ...]) -> Iterator[Finding]:
 def _told(delay: Delay, step: float) -> Finding:
     """The delay in words, no surer than it is."""
     link = f"{delay.input} to {delay.output}"
+    if not delay.told:
+        what = f"{delay.input} acts on {delay.output}, but after how many samples cannot be told"
+        why = "it moves slowly or in cycles, so that its samples say much the same"
+        return finding("delay", "note", link, (what, why, ""))
     low, high = delay.interval
     if low == high or delay.certainty >= CERTAIN:
         found = (
