@@ -50,7 +50,9 @@ def test_a_wide_member_is_as_wide_as_the_range(wide: float) -> None:
     for epistemic, aleatoric in ((wide, 0.5), (0.25, wide)):
         mean, std, gone = mixed([0.0] * 4, [0.25] * 3 + [epistemic], [0.5] * 3 + [aleatoric])
         assert (mean, gone) == (0.0, 0.25)
-        assert np.sqrt(WIDEST**2 / 4) <= std <= WIDEST
+        # the geometric mean of three members' 0.75 and one as wide as the range, not less
+        assert std >= (0.75**3 * WIDEST**2) ** (1 / 8) - 1e-12
+        assert std <= (0.75**3 * 2 * WIDEST**2) ** (1 / 8)
 
 
 def test_a_variance_that_rounding_made_negative_is_no_variance() -> None:

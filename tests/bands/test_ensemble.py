@@ -198,17 +198,21 @@ def test_the_centre_of_some_numbers() -> None:
 
 @pytest.mark.parametrize("network", ["mlp", "lstm"])
 def test_moments_of_the_mixture(network: str) -> None:
-    """From those of one-member ensembles: the distance of members from the centre is doubt."""
+    """From those of one-member ensembles: how wide they are in geometric mean, of which noise has
+    its mean share, and how far members are from the centre, which is doubt."""
     posteriors, record = posteriors_of(network), small_record(30, seed=3)
     weights = np.array([0.2, 0.5, 0.3])
     ensemble = combine(posteriors, weights)
     parts = [simulate(combine([p]), record, 5) for p in posteriors]
     found = simulate(ensemble, record, 5)
-    doubt = sum(
-        w * (p.epistemic_std**2 + (p.mean - found.mean) ** 2)
-        for w, p in zip(weights, parts, strict=True)
-    )
-    noise = sum(w * p.aleatoric_std**2 for w, p in zip(weights, parts, strict=True))
+    apart = sum(w * (p.mean - found.mean) ** 2 for w, p in zip(weights, parts, strict=True))
+    own, noise = np.zeros_like(found.std), np.zeros_like(found.std)
+    for t in range(5, 30):
+        own[t] = np.prod([p.std[t] ** (2 * w) for w, p in zip(weights, parts, strict=True)], axis=0)
+        noise[t] = own[t] * sum(
+            w * (p.aleatoric_std[t] / p.std[t]) ** 2 for w, p in zip(weights, parts, strict=True)
+        )
+    doubt = own - noise + apart
     np.testing.assert_allclose(found.mean, ensemble.free_run(record.u, record.y[:5]), rtol=1e-9)
     np.testing.assert_allclose(found.epistemic_std, np.sqrt(doubt), rtol=1e-7)
     np.testing.assert_allclose(found.aleatoric_std, np.sqrt(noise), rtol=1e-7)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from occamid.assessment.run import Run
+from occamid.bands.mixture import together
 
 Array = np.ndarray
 _TINY = np.finfo(np.float64).tiny  # instead of a spread of zero
@@ -17,10 +18,9 @@ _TINY = np.finfo(np.float64).tiny  # instead of a spread of zero
 def blended(runs: Sequence[Run], shares: Float[Array, " m"]) -> Run:
     """The runs' mean by their shares; where they disagree, that is doubt about the model.
 
-    The spread is ``w² + Σ s (mean - centre)²`` with w the geometric mean of the runs' own ``std``:
-    one that has diverged widens the band and does not drown the others.  Of w² the runs' mean
-    share of noise is aleatoric.  Quantiles lie around the centre as the runs' own lie around
-    theirs, as much wider as ``std`` is.  Rows that one of the runs knows are known.
+    How wide they are :func:`~occamid.bands.mixture.together`.  Quantiles lie around the centre as
+    the runs' own lie around theirs, as much wider as ``std`` is.  Rows that one of the runs knows
+    are known.
     """
     if len(runs) == 1:
         return runs[0]
@@ -35,14 +35,8 @@ def blended(runs: Sequence[Run], shares: Float[Array, " m"]) -> Run:
 
     means, widths = part("mean"), [np.where(unknown, w, 1.0) for w in part("std")]
     mean = weigh(means)
-    own = np.exp(weigh([np.log(np.maximum(w, _TINY)) for w in widths])) ** 2
-    noisy = weigh(
-        [
-            (a / np.maximum(w, _TINY)) ** 2
-            for a, w in zip(part("aleatoric_std"), widths, strict=True)
-        ]
-    )
-    noise, doubt = noisy * own, (1 - noisy) * own + weigh([(m - mean) ** 2 for m in means])
+    own, noises = (np.stack(each) ** 2 for each in (widths, part("aleatoric_std")))
+    doubt, noise = together(shares, np.stack(means) - mean, own, noises)
     std = np.sqrt(doubt + noise)
     around = weigh([q - m for q, m in zip(part("quantiles"), means, strict=True)])
     around = around * (std / np.maximum(weigh(widths), _TINY))

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.stats import norm
 
 from occamid.assessment.run import Run
-from occamid.bands.mixture import WIDEST, Feedback, Mixture, weighted_median
+from occamid.bands.mixture import WIDEST, Feedback, Mixture, together, weighted_median
 from occamid.data.windows import Terms, Windows, roomy
 from occamid.networks import Network, joined, parted
 from occamid.networks.flat import unflatten
@@ -43,8 +43,8 @@ def linearised(
     Free run after ``forced`` rows, or ``horizon`` steps ahead.  ``doubt`` is D where the known
     outputs are not measured but guessed, all of them too high or too low together by
     ``N(0, D Dᵀ)``; it counts as epistemic.  The centre is the weighted median
-    of the members' runs; quantiles are those of the Gaussian around it whose variance is the
-    members' mean squared distance from it.
+    of the members' runs; quantiles are those of the Gaussian around it with the variance of
+    all members :func:`~occamid.bands.mixture.together`.
     """
     factor = mixture.factor
     if factor.ndim == 2:
@@ -86,8 +86,7 @@ def _mixed(
         epistemic = np.where(wide, widest, epistemic)
         aleatoric = np.where(aleatoric >= 0, np.minimum(aleatoric, widest), widest)
     centre = weighted_median(runs, mixture.weights)
-    weigh = lambda x: np.tensordot(mixture.weights, x, axes=1)  # noqa: E731
-    inner, noise = weigh(epistemic) + weigh((runs - centre) ** 2), weigh(aleatoric)
+    inner, noise = together(mixture.weights, runs - centre, epistemic + aleatoric, aleatoric)
     std = np.sqrt(inner + noise)
     quantiles = centre + norm.ppf(levels)[:, None, None] * std
     return Run(centre, 0, std, np.sqrt(inner), np.sqrt(noise), levels, quantiles, gone)
