@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -395,11 +396,30 @@ def test_short_records_are_judged_on_held_back_data(
 def test_where_nothing_can_be_held_back_it_is_said(records: tuple[Record, ...], why: str) -> None:
     found = judged(*records)
     assert found.grounds == (
-        f"nothing could be held back ({why}); arx has the smallest BIC on the estimation data "
-        "itself"
+        f"nothing could be held back ({why}), so only the simplest kind of models was tried; arx "
+        "has the smallest BIC on the estimation data itself"
     )
     assert found.hearings == {}
-    assert all(np.isnan(t.score) and not t.failed for t in found.trials)
+    (trial,) = found.trials
+    assert np.isnan(trial.score)
+    assert not trial.failed
+
+
+@pytest.mark.usefixtures("cheap")
+def test_where_nothing_can_be_held_back_and_nothing_simple_be_fitted_the_next_kind_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Workshop.model
+
+    def only_flexible(shop: Workshop, family: Family, *rest: Any) -> Ensemble:
+        if family.kind == "linear":
+            raise DataError("no")
+        return model(shop, family, *rest)
+
+    monkeypatch.setattr(Workshop, "model", only_flexible)
+    found = judged(process(35))
+    assert found.chosen == "second"
+    assert [t.failed for t in found.trials] == ["no", ""]
 
 
 @pytest.mark.usefixtures("cheap")
@@ -443,7 +463,7 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(court, "families", never)
     monkeypatch.setattr(referee, "families", straight)
     found = judged(process(100))
-    assert found.grounds.startswith("nothing could be held back (fold 5 of 5: not now); arx has")
+    assert found.grounds.startswith("nothing could be held back (fold 5 of 5: not now), so")
 
 
 @pytest.mark.usefixtures("cheap")
