@@ -100,9 +100,10 @@ def held_back_scores(result: Batch, records: tuple[Record, ...]) -> np.ndarray:
     for fold in range(FOLDS):
         held = [slice(int(e[fold]), int(e[fold + 1])) for e in edges]
         rest = [
-            piece
+            piece[piece.lead :]
             for record, block in zip(records, held, strict=True)
             for piece in without(record, [block])
+            if len(piece) - piece.lead > 2 * start
         ]
         ensemble = ensemble_of(train(rest, result.settings), rest)
         for record, block in zip(records, held, strict=True):
