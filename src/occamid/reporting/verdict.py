@@ -94,8 +94,8 @@ def _of_residuals(outputs: list[dict[str, Any]]) -> list[dict[str, str]]:
             {
                 "title": f"Residuals of {_names(coloured)} are not white",
                 "text": f"The Ljung–Box test rejects whiteness ({p}): past residuals still predict "
-                "the next one. More output lags may help. The bands take residuals for white, so "
-                "look at their calibration.",
+                "the next one. More lags or states may help. The bands take residuals for white, "
+                "so look at their calibration.",
             }
         )
     dependent = [out for out in outputs if out["depends_on"]]
