@@ -14,7 +14,7 @@ from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError
 from occamid.identification import assemble
 from occamid.identification.assemble import Workshop, free_run_errors
-from occamid.identification.families import families
+from occamid.identification.families import every_family, families
 from occamid.identification.folds import whole
 from occamid.identification.options import BUDGETS, Options
 from occamid.training.batch import Batch
@@ -116,3 +116,21 @@ def test_equations_that_cannot_be_solved_end_a_family_and_not_the_run(
     family = next(f for f in families(Options(), shop.records) if f.name == "fading-arx")
     with pytest.raises(DataError, match="its equations cannot be solved"):
         shop.model(family)
+
+
+def test_models_at_rest_at_zero_are_offered_where_that_is_likely() -> None:
+    names = ["arx-zero", "fading-arx-zero", "fading-response-zero", "subspace-zero"]
+    rng = np.random.default_rng(0)
+    u, y = rng.normal(size=(500, 1)), np.zeros((500, 1))
+    for t in range(1, 500):
+        y[t] = 0.8 * y[t - 1] + u[t - 1] + 0.2 * rng.normal()
+    resting, lifted = Record(u=u + 0.3, y=y + 1.5), Record(u=u, y=y + 1.5)
+    assert [f.name for f in families(Options(), [resting]) if f.zero] == names
+    assert not [f for f in families(Options(), [lifted]) if f.zero]
+    assert not [f for f in families(Options(input_lags=3), [resting]) if f.zero]
+    shop = Workshop.of(whole([resting[:30], lifted]), Options(), BUDGETS["quick"])
+    tried = every_family(Options(), shop.records)  # in a fold that asks for them, they are there
+    assert [f.name for f in tried if f.zero] == names
+    for family in (f for f in tried if f.zero):
+        still = shop.model(family).simulate(Record(u=np.zeros((2000, 1)), y=np.zeros((2000, 1))))
+        np.testing.assert_allclose(still.mean[-100:], 0.0, atol=1e-9)  # a first state dies away

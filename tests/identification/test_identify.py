@@ -94,11 +94,12 @@ def test_of_many_records_the_long_ones_are_taken() -> None:
 def test_families_go_from_simple_to_flexible_and_take_what_is_fixed() -> None:
     twin = twins.make("hairdryer-twin", 0)
     found = families(Options(), (twin.estimation,), given=1000)
-    kinds = ["linear"] * 8 + ["response"] + ["curved"] * 2 + ["state-space"]
+    kinds = ["linear"] * 12 + ["response"] + ["curved"] * 2 + ["state-space"]
     assert [f.kind for f in found] == kinds
     plain = [f.name for f in found if f.settings is None]
     classical = ["arx", "output-error", "fading-arx", "fading-response", "subspace"]
-    assert plain == [*classical, "state-space-linear", "state-space"]
+    resting = ["arx-zero", "fading-arx-zero", "fading-response-zero", "subspace-zero"]
+    assert plain == [*classical, *resting, "state-space-linear", "state-space"]
     assert all(s.seed == 0 for s in settings_of(found))
     assert found[4].search is not None
     assert found[4].search.projected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,10 @@ LENGTHS = (5, 3, 1)
 X = np.array([-1.0, 1.0, 0.3, -0.4, -0.7])  # log s and logit λ of two channels, log σ²
 
 
-def problem(rng: Rng) -> tuple[_Sums, Array, Array]:
+def problem(rng: Rng, lengths: tuple[int, ...] = LENGTHS) -> tuple[_Sums, Array, Array]:
     """Sums of neighbouring regressors and an output."""
-    sums, y = rng.normal(size=(40, sum(LENGTHS))), rng.normal(size=40)
-    return _Sums(sums.T @ sums, sums.T @ y, float(y @ y), len(y), LENGTHS), sums, y
+    sums, y = rng.normal(size=(40, sum(lengths))), rng.normal(size=40)
+    return _Sums(sums.T @ sums, sums.T @ y, float(y @ y), len(y), lengths), sums, y
 
 
 def kernel(log_s: float, logit: float, n: int) -> Array:
@@ -45,15 +46,17 @@ def test_the_steps_of_the_prior_add_up_to_the_kernel(rng: Rng) -> None:
     )
 
 
-def test_the_energy_is_that_of_a_dense_gaussian(rng: Rng) -> None:
-    sums, Z, y = problem(rng)
+@pytest.mark.parametrize("lengths", [LENGTHS, LENGTHS[:2]])  # with a constant and without
+def test_the_energy_is_that_of_a_dense_gaussian(lengths: tuple[int, ...], rng: Rng) -> None:
+    sums, Z, y = problem(rng, lengths)
     covariance = np.exp(X[-1]) * np.eye(len(y)) + (Z * sums.variances(X)) @ Z.T
     expected = -multivariate_normal(cov=covariance).logpdf(y)
     assert sums.energy(X)[0] == pytest.approx(expected, rel=1e-12)
 
 
-def test_its_gradient_is_that_of_finite_differences(rng: Rng) -> None:
-    sums, _, _ = problem(rng)
+@pytest.mark.parametrize("lengths", [LENGTHS, LENGTHS[:2]])
+def test_its_gradient_is_that_of_finite_differences(lengths: tuple[int, ...], rng: Rng) -> None:
+    sums, _, _ = problem(rng, lengths)
     step = 1e-6 * np.eye(len(X))
     found = [(sums.energy(X + d)[0] - sums.energy(X - d)[0]) / 2e-6 for d in step]
     np.testing.assert_allclose(sums.energy(X)[1], found, rtol=1e-6, atol=1e-7)
@@ -87,10 +90,15 @@ def test_the_energy_is_finite_wherever_it_is_looked_for(rng: Rng) -> None:
         assert np.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("lags", [Fading(12, 4, rows=10), Fading(40, 0, rows=10)])
-def test_every_output_has_its_own_coefficients_noise_and_doubt(lags: Fading, rng: Rng) -> None:
+def test_every_output_has_its_own_coefficients_noise_and_doubt(
+    lags: Fading, zero: bool, rng: Rng
+) -> None:
     record = response(500, rng, 0.2)
-    found = fit_fading([record], lags)
+    if zero:
+        record = replace(record, u=record.u - [0.0, 300.0], y=record.y - [5.0, -40.0])
+    found = fit_fading([record], lags, zero)
     model, at = found.model, found.model.start
     scaled = model.scaling.apply(record)
     columns = [scaled.u[at - lag : len(record) - lag, c] for c, lag in model.terms.inputs]
@@ -100,7 +108,8 @@ def test_every_output_has_its_own_coefficients_noise_and_doubt(lags: Fading, rng
     covariance = found.factor @ found.factor.T
     offset = 0
     for output in range(2):
-        W = np.append(model.weights["skip.W"][output], model.weights["layer1.b"][output])
+        c = 0.0 if zero else model.weights["layer1.b"][output]
+        W = np.append(model.weights["skip.W"][output], c)
         own = np.flatnonzero(W)
         count = len(own)
         places = slice(offset, offset + count)
@@ -113,29 +122,31 @@ def test_every_output_has_its_own_coefficients_noise_and_doubt(lags: Fading, rng
     assert 0 < found.effective < offset
 
 
-def test_one_channel_against_gaussian_conditioning(rng: Rng) -> None:
+@pytest.mark.parametrize("zero", [False, True])
+def test_one_channel_against_gaussian_conditioning(zero: bool, rng: Rng) -> None:
     """At the hyperparameters that were found, the mean is that of explicit conditioning."""
     rows = 300
     u = rng.normal(size=rows)
     y = np.convolve(u, 0.7 ** np.arange(30))[:rows] + 0.3 * rng.normal(size=rows)
     record = Record(u=u, y=y)
-    found = fit_fading([record], Fading(25, 0, rows=10))
+    found = fit_fading([record], Fading(25, 0, rows=10), zero)
     scaled, terms = found.model.scaling.apply(record), found.model.terms
     at = found.model.start
     Z = np.stack([scaled.u[at - lag : rows - lag, 0] for _, lag in terms.inputs], axis=1)
     # the prior's variances are s λ^i: both follow from two of them
-    widths = found.widths[np.argsort(found.positions)][1:]  # the constant is the first
+    constant = 0 if zero else 1  # the first of all
+    widths = found.widths[np.argsort(found.positions)][constant:]
     by_lag = {lag: width for (_, lag), width in zip(terms.inputs, widths, strict=True)}
     first = min(by_lag)
     lam = by_lag[first + 1] / by_lag[first]
     age = np.array([lag - first + 1 for _, lag in terms.inputs])
     K = by_lag[first] / lam * lam ** np.maximum.outer(age, age)
-    joint = found.noise_variance[0] * np.eye(len(Z)) + Z @ K @ Z.T + 1.0  # and the constant
+    joint = found.noise_variance[0] * np.eye(len(Z)) + Z @ K @ Z.T + constant
     alone = np.linalg.solve(joint, scaled.y[at:, 0])
     np.testing.assert_allclose(found.model.weights["skip.W"][0], K @ Z.T @ alone, atol=1e-7)
     expected = K - K @ Z.T @ np.linalg.solve(joint, Z @ K)
     order = np.argsort(found.positions)
-    variances = np.sum(found.factor**2, axis=1)[order][1:]
+    variances = np.sum(found.factor**2, axis=1)[order][constant:]
     kept = variances / np.diag(expected)
     assert kept.max() <= 1 + 1e-9
     assert np.sum(variances) > 0.5 * np.trace(expected)  # what the data say nothing of is left out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from occamid.identification.assemble import Workshop
 from occamid.identification.families import CLASSICAL
 from occamid.identification.folds import whole
 from occamid.identification.options import Budget
-from occamid.training.linear import ROWS_PER_TERM, fit_arx, fit_own, own_orders
+from occamid.training.linear import ROWS_PER_TERM, fit_arx, fit_own, own_orders, rests_at_zero
 
 Array = np.ndarray
 A1 = np.array([[1.2, -0.2], [0.1, 0.7]])
@@ -66,28 +68,32 @@ def test_a_noise_free_system_runs_free() -> None:
     np.testing.assert_allclose((run - record.y) / record.y.std(axis=0), 0, atol=1e-6)
 
 
+@pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("records", [1, 2])
-def test_every_fit_is_least_squares_on_explicit_regressors(records: int) -> None:
+def test_every_fit_is_least_squares_on_explicit_regressors(records: int, zero: bool) -> None:
     data = [mimo(100 + 30 * k, 1, noise=0.3, seed=k) for k in range(records)]
-    fits = fit_arx(data)
+    fits = fit_arx(data, zero)
     assert [f.bic for f in fits] == sorted(f.bic for f in fits)
     assert len({f.order for f in fits}) == len(fits) > 3
     joined_u, joined_y = (np.concatenate([getattr(r, n) for r in data]) for n in "uy")
+    middle_u, middle_y = (0.0 if zero else v.mean(axis=0) for v in (joined_u, joined_y))
     start = max(len(joined_u) // (ROWS_PER_TERM * 4) - 1, len(joined_u) // 12)
     for fit in fits:
         inputs = range(fit.delay, fit.delay + fit.order + (fit.delay == 0))
         phi, target = [], []
         for r in data:
-            u = (r.u - joined_u.mean(axis=0)) / joined_u.std(axis=0)
-            y = (r.y - joined_y.mean(axis=0)) / joined_y.std(axis=0)
+            u = (r.u - middle_u) / joined_u.std(axis=0)
+            y = (r.y - middle_y) / joined_y.std(axis=0)
             for t in range(start, len(r)):  # all orders over the same rows
-                row = [1.0, *(u[t - lag, c] for c in range(2) for lag in reversed(inputs))]
+                row = [] if zero else [1.0]
+                row += [u[t - lag, c] for c in range(2) for lag in reversed(inputs)]
                 row += [y[t - lag, c] for c in range(2) for lag in range(fit.order, 0, -1)]
                 phi.append(row)
                 target.append(y[t])
         theta, *_ = np.linalg.lstsq(np.array(phi), np.array(target), rcond=None)
-        np.testing.assert_allclose(fit.model.weights["layer1.b"], theta[0], atol=1e-8)
-        np.testing.assert_allclose(fit.model.weights["skip.W"], theta[1:].T, atol=1e-8)
+        offset = [] if zero else [fit.model.weights["layer1.b"][:, None]]
+        found = np.concatenate([*offset, fit.model.weights["skip.W"]], axis=1)
+        np.testing.assert_allclose(found, theta.T, atol=1e-7)
         miss = np.array(target) - np.array(phi) @ theta
         n = len(miss)
         bic = n * np.sum(np.log(np.mean(miss**2, axis=0))) + 2 * len(phi[0]) * np.log(n)
@@ -140,12 +146,14 @@ def test_outputs_of_their_own_have_orders_and_delays_of_their_own() -> None:
     assert found[1].delays[1] == 1
 
 
-def test_each_output_is_least_squares_on_its_own_columns() -> None:
+@pytest.mark.parametrize("zero", [False, True])
+def test_each_output_is_least_squares_on_its_own_columns(zero: bool) -> None:
     record = separate(400, 0.3, seed=1)
-    fit = fit_own([record])
+    fit = fit_own([record], zero)
     scaled, terms = fit.model.scaling.apply(record), fit.model.terms
     first = max(len(record) // (ROWS_PER_TERM * 4) - 1, len(record) // 12)  # as far as is looked
-    W, c = fit.model.weights["skip.W"], fit.model.weights["layer1.b"]
+    W, c = fit.model.weights["skip.W"], fit.model.weights.get("layer1.b")
+    assert (c is None) == zero
     squares, free = [], 0
     for k in range(2):
         used = np.flatnonzero(W[k])
@@ -156,16 +164,17 @@ def test_each_output_is_least_squares_on_its_own_columns() -> None:
             for i, (channel, lag) in enumerate(terms.inputs + terms.outputs)
             if i in used
         ]
-        Z = np.stack([*columns, np.ones(400 - first)], axis=1)
+        Z = np.stack([*columns, *([] if c is None else [np.ones(400 - first)])], axis=1)
         y = scaled.y[first:, k]
         theta = np.linalg.lstsq(Z, y, rcond=None)[0]
-        np.testing.assert_allclose(np.append(W[k, used], c[k]), theta, atol=1e-6)
+        found = W[k, used] if c is None else np.append(W[k, used], c[k])
+        np.testing.assert_allclose(found, theta, atol=1e-6)
         squares.append(np.sum((y - Z @ theta) ** 2))
         free += len(theta)
     rows = 400 - first
     expected = rows * np.sum(np.log(np.array(squares) / rows)) + free * np.log(rows)
     assert fit.bic == pytest.approx(expected, rel=1e-6)
-    assert fit.bic < fit_arx([record])[0].bic  # which has coefficients for what is not there
+    assert fit.bic < fit_arx([record], zero)[0].bic  # which has coefficients for what is not there
 
 
 def test_an_input_that_moves_but_once_is_no_trouble() -> None:
@@ -173,6 +182,16 @@ def test_an_input_that_moves_but_once_is_no_trouble() -> None:
     once = Record(u=np.stack([record.u[:, 0], np.arange(400) < 3.0], axis=1), y=record.y)
     assert np.isfinite(fit_own([once]).bic)
     assert own_orders([once])[1].delays[0] == 7
+
+
+def test_where_a_process_rests_is_told_by_its_record() -> None:
+    record = separate(400, 0.05)
+    resting = replace(record, y=record.y - [5.0, -40.0])
+    assert rests_at_zero([resting])
+    seen, unseen = np.array([0.0, 3.0]), np.array([5.0, 0.0])  # whether zero still is
+    assert not rests_at_zero([replace(resting, y=resting.y + seen)])
+    assert not rests_at_zero([replace(resting, u=resting.u + unseen)])
+    assert not rests_at_zero([resting[:20]])
 
 
 def test_a_system_whose_outputs_act_on_each_other_is_told_from_one_whose_do_not() -> None:

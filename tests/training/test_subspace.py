@@ -59,6 +59,20 @@ def test_a_plant_is_recovered_from_records_with_blanks() -> None:
     assert np.abs(fit.outputs - y)[seen][20:].max() < 2e-3  # first states are held a little
 
 
+def test_without_an_offset_the_rest_is_the_same() -> None:
+    rows = plant((400, 300))
+    resting = [(u, y - 0.3, w) for u, y, w in rows]
+    fit = subspace(resting, 3, offset=False)
+    assert (fit.c == 0).all()
+    np.testing.assert_allclose(fit.D, D, atol=1e-4)
+    by_loop = [run(fit, u, x) for (u, _, _), x in zip(resting, fit.first, strict=True)]
+    np.testing.assert_allclose(fit.outputs, np.concatenate(by_loop), atol=1e-9)
+    assert np.abs(fit.outputs - np.concatenate([y for _, y, _ in resting]))[20:].max() < 2e-3
+    off = subspace(rows, 3, offset=False)  # which is missed where there is one
+    assert np.abs(off.outputs - np.concatenate([y for _, y, _ in rows]))[20:].mean() > 0.01
+    assert best_order(resting, (1, 3, 4), offset=False) == 3
+
+
 def test_a_record_too_short_for_a_window_tells_no_poles_and_disturbs_nobody() -> None:
     rows = plant((400, 30, 3))
     fit = subspace(rows, 3)

@@ -13,7 +13,7 @@ from occamid.data.record import Record
 from occamid.errors import DataError
 
 Array = np.ndarray
-Method = Literal["standardize", "detrend", "none"]
+Method = Literal["standardize", "detrend", "rescale", "none"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def fit_scaling(records: Sequence[Record], method: Method) -> Scaling:
     """Fit on the estimation records.
 
     ``standardize`` removes the mean and divides by the standard deviation of each channel,
-    ``detrend`` removes the mean only, ``none`` leaves the data as it is.
+    ``detrend`` removes the mean only, ``rescale`` divides only, ``none`` leaves the data as it is.
     """
     u = np.concatenate([r.u for r in records])
     y = np.concatenate([r.y[r.lead :] for r in records])
@@ -84,10 +84,10 @@ def fit_scaling(records: Sequence[Record], method: Method) -> Scaling:
                 )
 
     def offset(x: Float[Array, "N n"]) -> Float[Array, " n"]:
-        return np.zeros(x.shape[1]) if method == "none" else x.mean(axis=0)
+        return x.mean(axis=0) if method in ("standardize", "detrend") else np.zeros(x.shape[1])
 
     def scale(x: Float[Array, "N n"]) -> Float[Array, " n"]:
-        return x.std(axis=0) if method == "standardize" else np.ones(x.shape[1])
+        return x.std(axis=0) if method in ("standardize", "rescale") else np.ones(x.shape[1])
 
     return Scaling(
         offset(u), scale(u), offset(y), scale(y), u.std(axis=0), y.mean(axis=0), y.std(axis=0)

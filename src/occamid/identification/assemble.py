@@ -99,7 +99,7 @@ class Workshop:
         if family.search is not None:
             return self._state_space(family.search)
         if family.fading is not None:
-            return [faded_posterior(fit_fading(self.records, family.fading))]
+            return [faded_posterior(fit_fading(self.records, family.fading, family.zero))]
         if family.settings is None:
             return self._classical(family)
         return self._trained(family, progress)
@@ -144,9 +144,9 @@ class Workshop:
 
         What runs away is left out where it can be: a pole beyond the circle fits any drift.
         """
-        fits = fit_arx(self.records)
+        fits = fit_arx(self.records, family.zero)
         if not family.refined and len(self.records[0].output_names) > 1:
-            fits = sorted([fit_own(self.records), *fits], key=lambda fit: fit.bic)
+            fits = sorted([fit_own(self.records, family.zero), *fits], key=lambda fit: fit.bic)
         start = max(fit.model.start for fit in fits)
         models = [replace(fit.model, start=start) for fit in fits]
         if not family.refined:
@@ -166,7 +166,7 @@ class Workshop:
 
     def _state_space(self, plan: Search) -> list[Posterior]:
         """State-space models fitted to the free run of whole records, blanks left out."""
-        scaling = fit_scaling(self.records, "standardize")
+        scaling = fit_scaling(self.records, "standardize" if plan.offset else "rescale")
         rows, last = [], self.records[-1]
         for record, seen in self.lesson.blanked:
             scaled = scaling.apply(record)

@@ -14,7 +14,7 @@ from occamid.files.store import Store
 from occamid.identification.answers import Answer, Answers, from_bytes, key_of, to_bytes
 from occamid.identification.assemble import Workshop
 from occamid.identification.crew import Crew
-from occamid.identification.families import Family, families
+from occamid.identification.families import Family, every_family
 from occamid.identification.folds import Fold
 from occamid.identification.hearing import miss_of
 from occamid.identification.options import Options
@@ -107,7 +107,7 @@ class Court:
         )  # fmt: skip
         missing = "too few rows"
         try:
-            own = {f.name: f for f in families(self.options, shop.records, self.given)}
+            own = {f.name: f for f in every_family(self.options, shop.records, self.given)}
         except DataError as error:
             own, missing = {}, str(error)
         found = {}

@@ -23,7 +23,7 @@ from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.errors import DataError
 from occamid.identification.assemble import Workshop
-from occamid.identification.families import Family, families
+from occamid.identification.families import Family, every_family
 from occamid.identification.folds import FEWEST_LEFT, Part
 from occamid.identification.hearing import Hearing, as_used, miss_of
 from occamid.identification.options import Options
@@ -102,7 +102,7 @@ def learning_gain(
         try:
             budget = options.budget.for_folds()
             shop = Workshop.of(fold.fewer, options, budget, room=fold.shape, only_heard=True)
-            tried = families(options, shop.records, given)
+            tried = every_family(options, shop.records, given)
             own = next(f for f in tried if f.name == family.name)
             return shop.model(own, bar)
         except (DataError, StopIteration):  # too few rows: the curve has one point less

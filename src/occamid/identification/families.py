@@ -18,6 +18,7 @@ from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError, SettingsError
 from occamid.identification.options import Options
 from occamid.training.fading import Fading
+from occamid.training.linear import rests_at_zero
 from occamid.training.settings import Settings
 from occamid.training.state_space import Search
 
@@ -48,6 +49,7 @@ class Family:
     refined: bool = False
     search: Search | None = None  # of a state-space model
     fading: Fading | None = None  # lags of a linear model with many
+    zero: bool = False  # whether it rests at zero: no offset, and data are not centred
 
     @property
     def training(self) -> Hashable:
@@ -68,6 +70,15 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
 
     ``given`` is how many rows the user gave, where the records are a part of them.
     """
+    found = every_family(options, records, given)
+    rests = any(family.zero for family in found) and rests_at_zero(records)
+    return [family for family in found if rests or not family.zero]
+
+
+def every_family(
+    options: Options, records: Sequence[Record], given: int | None = None
+) -> list[Family]:
+    """Those that may be tried on records of which these are perhaps a part."""
     if options.skip and options.network != "mlp":
         raise SettingsError("skip is a setting of a named mlp; set network to mlp.")
     if options.refined and options.network in ("auto", "state-space"):
@@ -95,6 +106,7 @@ def families(options: Options, records: Sequence[Record], given: int | None = No
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
     free = () if fixed else (*CLASSICAL, *FADING, _subspace(options))
+    free = (*free, *(at_rest(family) for family in free if family.name != "output-error"))
     hidden = [] if fixed or all_rows < options.budget.hidden else _state_space(options)
     return [*free, *hidden[:1], *(_with(f, options.budget.pace, fixed) for f in kept), *hidden[1:]]
 
@@ -114,6 +126,13 @@ def _named(options: Options, base: dict[str, Any], inputs: int, outputs: int) ->
     about = f"{options.network} on lagged inputs and outputs"
     about += ", refined in free run" if options.refined else ""
     return Family(options.network, options.network, about, settings, refined=options.refined)
+
+
+def at_rest(family: Family) -> Family:
+    """The same without an offset: with one, a slow disturbance is taken for it."""
+    about = f"{family.about}, at rest at zero"
+    search = family.search and replace(family.search, offset=False)
+    return replace(family, name=f"{family.name}-zero", about=about, zero=True, search=search)
 
 
 def _subspace(options: Options) -> Family:

@@ -33,7 +33,7 @@ from occamid.identification.expected import (
     learning_gain,
     own_error,
 )
-from occamid.identification.families import Family, families
+from occamid.identification.families import Family, every_family
 from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
 from occamid.identification.hearing import Hearing
@@ -126,7 +126,7 @@ def identify(
     data = thin(whole, options.budget.rows)
     given = sum(map(len, whole))
     dead = dead_times(whole, options)
-    tried = families(options, moved(everything(data), dead).records, given)
+    tried = every_family(options, moved(everything(data), dead).records, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
     with crew_of(Workers.of(workers)) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)

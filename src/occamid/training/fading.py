@@ -68,10 +68,14 @@ class Faded(NamedTuple):
     log_evidence: float
 
 
-def fit_fading(records: Sequence[Record], lags: Fading) -> Faded:
-    """The coefficients of every output where the evidence is largest, and their covariance."""
+def fit_fading(records: Sequence[Record], lags: Fading, zero: bool = False) -> Faded:
+    """The coefficients of every output where the evidence is largest, and their covariance.
+
+    Where the process rests at ``zero`` data are not centred and there is no constant.
+    """
     records = as_records(records)
-    own, scaling = own_orders(records), fit_scaling(records, "standardize")
+    own = own_orders(records, zero)
+    scaling = fit_scaling(records, "rescale" if zero else "standardize")
     rows = sum(len(r) - r.lead for r in records)
     past = min(lags.input_lags, rows // lags.rows, MOST_COLUMNS // records[0].u.shape[1])
     fed = min(lags.output_lags, rows // lags.rows)
@@ -81,11 +85,12 @@ def fit_fading(records: Sequence[Record], lags: Fading) -> Faded:
         raise DataError("the records are too short for a linear model with many lags")
     terms = all_terms(records[0], reach, fed)
     Z, Y = regression(long, terms, scaling)
-    channels = [_channels(terms, k, o.delays, past) for k, o in enumerate(own)]
+    constant = [] if zero else [np.array([len(terms)])]
+    channels = [[*_channels(terms, k, o.delays, past), *constant] for k, o in enumerate(own)]
     found = [_fit(Z, y, columns) for y, columns in zip(Y.T, channels, strict=True)]
     keep = np.isin(np.arange(len(terms)), np.concatenate([one.columns for one in found]))
     terms = terms.select(keep)
-    network = MLP(len(terms), (0,), Y.shape[1], "identity", bias=True, skip=True)
+    network = MLP(len(terms), (0,), Y.shape[1], "identity", bias=not zero, skip=True)
     place = np.append(np.cumsum(keep) - 1, len(terms))  # of a column among those kept
     positions, mean, widths = _as_network(network, found, place)
     model = Model(
@@ -109,7 +114,7 @@ def fit_fading(records: Sequence[Record], lags: Fading) -> Faded:
 
 
 class _Output(NamedTuple):
-    """One output's regression: its columns, the last one constant, and what was found."""
+    """One output's regression: its columns, the last one perhaps constant, and what was found."""
 
     columns: Int[Array, " p"]
     mean: Float[Array, " p"]
@@ -125,7 +130,8 @@ def _as_network(
 ) -> tuple[Int[Array, " n"], Float[Array, " P"], Float[Array, " P"]]:
     """Where all coefficients lie in the flat vector, and that vector: mean and prior variance."""
     at = unflatten(network, np.arange(size(network)))
-    table = np.concatenate([at["skip.W"], at["layer1.b"][:, None]], axis=1)
+    constant = [at["layer1.b"][:, None]] if network.bias else []
+    table = np.concatenate([at["skip.W"], *constant], axis=1)
     positions = [row[place[one.columns]] for row, one in zip(table, found, strict=True)]
     mean, widths = np.zeros(size(network)), np.ones(size(network))
     for where, one in zip(positions, found, strict=True):
@@ -136,14 +142,14 @@ def _as_network(
 def _channels(
     terms: Terms, output: int, delays: tuple[int, ...], past: int
 ) -> list[Int[Array, " n"]]:
-    """The columns of each channel of an output, the newest lag first; last the constant."""
+    """The columns of each channel of an output, the newest lag first."""
     inputs, lags = np.array(terms.inputs).T
     found = [
         np.flatnonzero((inputs == c) & (delay <= lags) & (lags < delay + past))[::-1]
         for c, delay in enumerate(delays)
     ]
     own = [len(terms.inputs) + k for k, (c, _) in enumerate(terms.outputs) if c == output]
-    return [*found, *([np.array(own[::-1])] if own else []), np.array([len(terms)])]
+    return [*found, *([np.array(own[::-1])] if own else [])]
 
 
 def _fit(
@@ -153,7 +159,7 @@ def _fit(
     sums = np.concatenate([np.cumsum(Z[:, c], axis=1) for c in channels], axis=1)  # Z U
     lengths = tuple(len(c) for c in channels)
     problem = _Sums(sums.T @ sums, sums.T @ y, float(y @ y), len(y), lengths)
-    count = len(channels) - 1
+    count = sum(c[0] < Z.shape[1] - 1 for c in channels)  # without the constant
     begin = np.array([*START * count, np.log(max(0.1 * problem.squares / len(y), 1e-9))])
     best = minimize(
         problem.energy,
@@ -188,7 +194,7 @@ class _Sums(NamedTuple):
     target: Float[Array, " p"]
     squares: float
     rows: int
-    lengths: tuple[int, ...]  # lags of every channel; the last one is the constant
+    lengths: tuple[int, ...]  # lags of every channel; one more where there is a constant
 
     def coefficients(self, beta: Float[Array, "p ..."]) -> Float[Array, "p ..."]:
         """``U β``: each coefficient is the sum of its own β and those of all older lags.
@@ -200,12 +206,13 @@ class _Sums(NamedTuple):
 
     def variances(self, x: Float[Array, " h"]) -> Float[Array, " p"]:
         """V, of the β, at ``x``: log s and logit λ of every channel, then log σ²."""
-        return np.concatenate([*(own for own, _ in self._priors(x)), [CONSTANT]])
+        faded = [own for own, _ in self._priors(x)]
+        return np.concatenate([*faded, [CONSTANT] * (len(self.lengths) - len(faded))])
 
     def _priors(self, x: Float[Array, " h"]) -> list[tuple[Array, Array]]:
         """Variances of every channel, and the slopes of their logarithms along logit λ."""
         found = []
-        for n, (log_s, logit) in zip(self.lengths[:-1], x[:-1].reshape(-1, 2), strict=True):
+        for n, (log_s, logit) in zip(self.lengths, x[:-1].reshape(-1, 2), strict=False):
             m, lam = np.arange(1, n + 1), 1 / (1 + np.exp(-logit))
             variance = np.exp(log_s + m * np.log(lam)) * np.where(m < n, 1 - lam, 1.0)
             found.append((variance, m * (1 - lam) - np.where(m < n, lam, 0.0)))
@@ -231,7 +238,7 @@ class _Sums(NamedTuple):
         slopes = 0.5 * (gamma - q**2)
         gradient = []
         parts = np.split(slopes, np.cumsum(self.lengths)[:-1])
-        for own, (_, along) in zip(parts[:-1], self._priors(x), strict=True):
+        for own, (_, along) in zip(parts, self._priors(x), strict=False):
             gradient += [own.sum(), own @ along]
         gradient.append(0.5 * (self.rows - gamma.sum() - miss / sigma))
         return 0.5 * (fit + self.rows * (x[-1] + np.log(2 * np.pi))), np.array(gradient)

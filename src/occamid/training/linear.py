@@ -3,7 +3,8 @@
 ``y(t) = Σ A_i y(t-i) + Σ B_j u(t-j) + c + e(t)`` on standardised data.  As a network it is the
 direct path and a bias, so it simulates, refines and gets its bands as every other model does.  The
 constant c stays although data are centred: the mean of a record that is not long against its
-dynamics, such as one step, is no equilibrium of the process.
+dynamics, such as one step, is no equilibrium of the process.  Logs in deviations from where a
+process rests need none: there zero inputs leave outputs at zero.
 
 With several outputs there is also the model in which each output has a past of its own alone, an
 order of its own, and for each input a delay of its own: all A_i diagonal, far fewer coefficients.
@@ -12,12 +13,13 @@ order of its own, and for each input a delay of its own: all A_i diagonal, far f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from occamid.data.record import Record, as_records
 from occamid.data.scaling import Scaling, fit_scaling
@@ -32,6 +34,7 @@ NEAR, FAR, STEP = 20, 200, 5  # delays up to the first are all tried, then up to
 MOST_COLUMNS = 1000  # of the regression: delays of many inputs are looked for less far
 WIDE = 1e4  # prior variance of a coefficient in scaled units: no shrinkage
 ROWS_PER_TERM = 4  # fewer rows for each regressor than this are not fitted
+BARE = 2.0  # of BIC: what speaks no louder than this is not worth a mention (Kass, Raftery 1995)
 
 
 class Arx(NamedTuple):
@@ -44,7 +47,7 @@ class Arx(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """All candidate columns of the regression in triangular form, the last one constant."""
+    """All candidate columns of the regression in triangular form, the last one perhaps constant."""
 
     terms: Terms
     R: Float[Array, "p p"]
@@ -52,12 +55,44 @@ class _Problem(NamedTuple):
     rest: Float[Array, " ny"]  # squares no column can explain
     rows: int
     scaling: Scaling
+    sampling_time: float
+    constant: bool = True
+
+    def columns(self, keep: Sequence[bool] | Bool[Array, " nz"]) -> Int[Array, " p"]:
+        """Where these terms stand, and the constant if there is one."""
+        return np.flatnonzero([*keep, self.constant])
 
 
-def fit_arx(records: Sequence[Record]) -> list[Arx]:
-    """The best delay by BIC for every order that the records can bear, best order first."""
+def rests_at_zero(records: Sequence[Record]) -> bool:
+    """Whether inputs of zero probably leave outputs at zero, in the user's units.
+
+    Zero must be among what was seen of every channel: elsewhere nobody knows where a process rests.
+    Then the best ARX model without a constant, of data that are not centred, stands against that
+    with one: it is there if BIC says more than what is hardly worth mentioning for it.
+    """
+    seen = np.concatenate([np.hstack([r.u, r.y])[r.lead :] for r in records])
+    if (seen.min(axis=0) > 0).any() or (seen.max(axis=0) < 0).any():
+        return False
+    try:
+        problem = _problem(as_records(records))
+    except DataError:  # too short for any
+        return False
+    best = _by_order(problem)[0]
+    without = _solve(_at_zero(problem), best.order, best.delay)
+    return without.bic < best.bic + BARE
+
+
+def fit_arx(records: Sequence[Record], zero: bool = False) -> list[Arx]:
+    """The best delay by BIC for every order that the records can bear, best order first.
+
+    Where the process rests at ``zero`` data are not centred and there is no constant.
+    """
     problem = _problem(as_records(records))
-    solve = partial(_solve, problem, sampling_time=records[0].sampling_time)
+    return _by_order(_at_zero(problem) if zero else problem)
+
+
+def _by_order(problem: _Problem) -> list[Arx]:
+    solve = partial(_solve, problem)
     longest = max(lag for _, lag in problem.terms.inputs)
     found = []
     for order in (n for n in ORDERS if n <= problem.terms.output_lag):
@@ -78,26 +113,31 @@ class Own(NamedTuple):
     delays: tuple[int, ...]
 
 
-def fit_own(records: Sequence[Record]) -> Arx:
-    """Each output from its own past alone; orders, and a delay for each input, by BIC."""
+def fit_own(records: Sequence[Record], zero: bool = False) -> Arx:
+    """Each output from its own past alone; orders, and a delay for each input, by BIC.
+
+    ``zero`` as in :func:`fit_arx`.
+    """
     problem = _problem(as_records(records))
+    problem = _at_zero(problem) if zero else problem
     terms, ny = problem.terms, problem.Q_y.shape[1]
-    theta, free = np.zeros((len(terms) + 1, ny)), 0
+    theta, free = np.zeros((problem.R.shape[1], ny)), 0
     each = _orders(problem)
     for output, own in enumerate(each):
-        columns = _columns(terms, own, output)
+        columns = _columns(problem, own, output)
         R, target = problem.R[:, columns], problem.Q_y[:, output]
         theta[columns, output] = np.linalg.lstsq(R, target, rcond=1e-10)[0]
         free += len(columns)
-    keep = np.any(theta[:-1] != 0, axis=1)
+    keep = np.any(theta[: len(terms)] != 0, axis=1)
     bic = _bic(problem, problem.R @ theta, free)
-    model = _model(problem, keep, theta[np.append(keep, True)].T, records[0].sampling_time)
+    model = _model(problem, keep, theta[problem.columns(keep)].T)
     return Arx(model, max(own.order for own in each), min(min(own.delays) for own in each), bic)
 
 
-def own_orders(records: Sequence[Record]) -> list[Own]:
+def own_orders(records: Sequence[Record], zero: bool = False) -> list[Own]:
     """The order of every output by its own past alone, and its delay behind every input."""
-    return _orders(_problem(as_records(records)))
+    problem = _problem(as_records(records))
+    return _orders(_at_zero(problem) if zero else problem)
 
 
 def _orders(problem: _Problem) -> list[Own]:
@@ -112,7 +152,7 @@ def _orders(problem: _Problem) -> list[Own]:
 
     def bic(output: int, own: Own) -> float:
         """Of one output; from normal equations, which is good enough to choose by."""
-        at = _columns(terms, own, output)
+        at = _columns(problem, own, output)
         explained = g[at, output] @ np.linalg.solve(G[np.ix_(at, at)], g[at, output])
         mean = max((whole[output] - explained) / problem.rows, 1e-12)
         return float(problem.rows * np.log(mean) + len(at) * np.log(problem.rows))
@@ -144,12 +184,12 @@ def _with(delays: tuple[int, ...], channel: int, delay: int) -> tuple[int, ...]:
     return (*delays[:channel], delay, *delays[channel + 1 :])
 
 
-def _columns(terms: Terms, own: Own, output: int) -> Int[Array, " p"]:
-    """The columns of an output that has its own past alone, the constant among them."""
-    first = own.delays
+def _columns(problem: _Problem, own: Own, output: int) -> Int[Array, " p"]:
+    """The columns of an output that has its own past alone, a constant among them."""
+    terms, first = problem.terms, own.delays
     keep = [first[c] <= lag < first[c] + own.order + (first[c] == 0) for c, lag in terms.inputs]
     keep += [c == output and lag <= own.order for c, lag in terms.outputs]
-    return np.flatnonzero([*keep, True])
+    return problem.columns(keep)
 
 
 def _bic(problem: _Problem, fitted: Float[Array, "p ny"], free: int) -> float:
@@ -177,7 +217,23 @@ def _problem(records: tuple[Record, ...]) -> _Problem:
     Q, R = np.linalg.qr(Z)
     Q_y = Q.T @ Y
     rest = np.maximum(np.sum(Y**2, axis=0) - np.sum(Q_y**2, axis=0), 0.0)
-    return _Problem(terms, R, Q_y, rest, len(Z), scaling)
+    return _Problem(terms, R, Q_y, rest, len(Z), scaling, records[0].sampling_time)
+
+
+def _at_zero(problem: _Problem) -> _Problem:
+    """The same regression on data that are not centred, without a constant.
+
+    Columns differ by a multiple of the constant one, which the triangular form has as its last.
+    """
+    terms, scaling, constant = problem.terms, problem.scaling, problem.R[:, -1:]
+    u, y = scaling.u_offset / scaling.u_scale, scaling.y_offset / scaling.y_scale
+    shift = [u[c] for c, _ in terms.inputs] + [y[c] for c, _ in terms.outputs]
+    return problem._replace(
+        R=problem.R[:, :-1] + constant * shift,
+        Q_y=problem.Q_y + constant * y,
+        scaling=replace(scaling, u_offset=np.zeros_like(u), y_offset=np.zeros_like(y)),
+        constant=False,
+    )
 
 
 def regression(
@@ -191,33 +247,32 @@ def regression(
     return np.concatenate([Z, np.ones((len(Z), 1))], axis=1), Y
 
 
-def _solve(problem: _Problem, order: int, delay: int, sampling_time: float) -> Arx:
+def _solve(problem: _Problem, order: int, delay: int) -> Arx:
     """Least squares on the columns of one order and delay; BIC over all outputs."""
     terms = problem.terms
     keep = np.array(
         [delay <= lag < delay + order + (delay == 0) for _, lag in terms.inputs]
         + [lag <= order for _, lag in terms.outputs]
     )
-    columns: Int[Array, " p"] = np.flatnonzero(np.append(keep, True))
-    R = problem.R[:, columns]
+    R = problem.R[:, problem.columns(keep)]
     theta = np.linalg.lstsq(R, problem.Q_y, rcond=1e-10)[0]
     bic = _bic(problem, R @ theta, theta.size)
-    return Arx(_model(problem, keep, theta.T, sampling_time), order, delay, bic)
+    return Arx(_model(problem, keep, theta.T), order, delay, bic)
 
 
-def _model(
-    problem: _Problem, keep: Array, theta: Float[Array, "ny p"], sampling_time: float
-) -> Model:
-    terms = problem.terms.select(keep)
-    network = MLP(len(terms), (1,), theta.shape[0], "identity", bias=True, skip=True)
+def _model(problem: _Problem, keep: Array, theta: Float[Array, "ny p"]) -> Model:
+    terms, bias = problem.terms.select(keep), problem.constant
+    network = MLP(len(terms), (1,), theta.shape[0], "identity", bias=bias, skip=True)
     weights = {name: np.zeros(spec.shape) for name, spec in network.specs().items()}
-    weights["skip.W"], weights["layer1.b"] = theta[:, :-1], theta[:, -1]
+    weights["skip.W"] = theta[:, : len(terms)]
+    if bias:
+        weights["layer1.b"] = theta[:, -1]
     return Model(
         network=network,
         terms=terms,
         scaling=problem.scaling,
         weights=weights,
         start=terms.max_lag,
-        sampling_time=sampling_time,
+        sampling_time=problem.sampling_time,
         prior_widths={n: np.full(v.shape, WIDE) for n, v in weights.items() if is_matrix(n)},
     )

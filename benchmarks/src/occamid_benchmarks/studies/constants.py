@@ -129,7 +129,7 @@ def error(fold: Fold, name: str, change: Change, given: int) -> float:
     options = Options()
     budget = options.budget.for_folds()
     shop = Workshop.of(fold.lesson, options, budget, room=fold.shape, only_heard=True)
-    own = {f.name: f for f in families.families(options, shop.records, given)}
+    own = {f.name: f for f in families.every_family(options, shop.records, given)}
     if name not in own:
         return np.nan
     family = own[name]

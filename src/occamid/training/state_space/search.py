@@ -82,7 +82,8 @@ class Search:
         rows: the most that restarts are screened on.
         bent: whether those that are finished follow bent valleys (geodesic correction).
         fixed: whether models of long records have just these units, too.
-        projected: whether a linear model comes from projections alone (:mod:`~.subspace`).
+        projected: whether a linear model comes from projections alone (:mod:`~.subspace`), and
+        offset: whether such a one has an offset.
         told: whether the first fit is the smallest that says as much (:mod:`~.reduction`), of short
             records and of linear models.
         seed: of the starts.
@@ -98,6 +99,7 @@ class Search:
     bent: bool = True
     fixed: bool = False
     projected: bool = False
+    offset: bool = True
     told: bool = True
     seed: int = 0
 
@@ -211,8 +213,8 @@ def projected(data: Data, plan: Search) -> Stage:
 
     Models of all orders have room for the largest, so that what is compiled serves every fold.
     """
-    order = best_order(data.rows, plan.orders)
-    sizes, fit = data.sizes(max(plan.orders), 0), subspace(data.rows, order)
+    order = best_order(data.rows, plan.orders, plan.offset)
+    sizes, fit = data.sizes(max(plan.orders), 0), subspace(data.rows, order, plan.offset)
     w = weights_of(sizes, Linear(fit.A, fit.B, fit.C, fit.D))
     at = split(sizes, w)
     at.out[:, sizes.nx + sizes.nu], at.first[:, :order] = fit.c, fit.first

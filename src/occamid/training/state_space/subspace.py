@@ -39,38 +39,38 @@ class Fit(NamedTuple):
     outputs: Float[Array, "T ny"]
 
 
-def subspace(rows: Sequence[Rows], order: int) -> Fit:
+def subspace(rows: Sequence[Rows], order: int, offset: bool = True) -> Fit:
     """A model of this order; of long records pieces are looked at."""
     pieces = _pieces(rows)
     few = list(chain(*pieces))
     horizon = _horizon(few, order)
     if order >= horizon:
         raise DataError(f"the records allow subspace models of order {horizon - 1} at most")
-    fit = _fits(few, (order,), horizon)[0]
+    fit = _fits(few, (order,), horizon, offset)[0]
     begins = np.cumsum([0, *map(len, pieces[:-1])])  # the first piece of every record
     return fit._replace(first=fit.first[begins])
 
 
-def best_order(rows: Sequence[Rows], orders: Sequence[int]) -> int:
+def best_order(rows: Sequence[Rows], orders: Sequence[int], offset: bool = True) -> int:
     """The smallest order about as good as the best in free runs through rows held back in turn."""
     few = list(chain(*_pieces(rows)))
     horizon = min((_horizon(left, max(orders)) for left, _ in _turns(few)), default=1)
     possible = [n for n in orders if n < horizon] or [min(orders)]
     if len(possible) == 1:
         return possible[0]
-    squares = held_back_squares(few, possible, horizon)
+    squares = held_back_squares(few, possible, horizon, offset)
     return possible[int(np.argmax(squares <= AS_GOOD**2 * np.min(squares)))]
 
 
 def held_back_squares(
-    rows: Sequence[Rows], orders: Sequence[int], horizon: int
+    rows: Sequence[Rows], orders: Sequence[int], horizon: int, offset: bool = True
 ) -> Float[Array, " n"]:
     """Mean square, for every order, of free runs through rows that were held back in turn."""
     squares, count = np.zeros(len(orders)), 0
     for left, held in _turns(rows):
         y = np.concatenate([y for _, y, _ in rows])[held]
         with np.errstate(all="ignore"):
-            fits = _fits(left, orders, horizon)
+            fits = _fits(left, orders, horizon, offset)
             squares += [np.sum((fit.outputs[held] - y) ** 2) for fit in fits]
         count += y.size
     return np.where(np.isfinite(squares), squares, np.inf) / max(count, 1)
@@ -151,19 +151,19 @@ def _shifted(
     return A, left[:ny]
 
 
-def _fits(rows: Sequence[Rows], orders: Sequence[int], horizon: int) -> list[Fit]:
+def _fits(rows: Sequence[Rows], orders: Sequence[int], horizon: int, offset: bool) -> list[Fit]:
     """Models of several orders on the same rows."""
     left, ny = _observability(rows, horizon), rows[0][1].shape[1]
-    return [_complete(rows, *_shifted(left[:, :order], ny)) for order in orders]
+    return [_complete(rows, *_shifted(left[:, :order], ny), offset) for order in orders]
 
 
-def _complete(rows: Sequence[Rows], A: Array, C: Array) -> Fit:
-    """``B``, ``D``, the offset and the first states by least squares.
+def _complete(rows: Sequence[Rows], A: Array, C: Array, offset: bool) -> Fit:
+    """``B``, ``D``, an offset and the first states by least squares.
 
     What a record's first state explains is left out before all records tell the rest.
     """
     n, nu, ny = len(A), rows[0][0].shape[1], len(C)
-    systems = [_system(row, A, C) for row in rows]
+    systems = [_system(row, A, C, offset) for row in rows]
     parts, whole = [], []
     for first, rest, seen in systems:
         basis, R = np.linalg.qr(np.concatenate([first[seen].reshape(-1, n), HOLD * np.eye(n)]))
@@ -178,23 +178,24 @@ def _complete(rows: Sequence[Rows], A: Array, C: Array) -> Fit:
         rest[..., :-1] @ found + first @ state
         for (first, rest, _), state in zip(systems, states, strict=True)
     ]
-    B, D, c = np.split(found, np.cumsum([nu * n, nu * ny]))
+    B, D, c = np.split(np.pad(found, (0, 0 if offset else ny)), np.cumsum([nu * n, nu * ny]))
     B, D = B.reshape(nu, n).T, D.reshape(nu, ny).T
     return Fit(A, B, C, D, c, np.stack(states), np.concatenate(outputs))
 
 
 def _system(
-    row: Rows, A: Array, C: Array
+    row: Rows, A: Array, C: Array, offset: bool
 ) -> tuple[Float[Array, "T ny n"], Float[Array, "T ny k"], Bool[Array, " T"]]:
-    """What the first state, and ``B``, ``D`` and the offset, do; last the outputs; rows seen."""
+    """What the first state, and ``B``, ``D`` and an offset, do; last the outputs; rows seen."""
     u, y, weight = row
     n, nu, ny = len(A), u.shape[1], len(C)
     response = _powers(A, C, len(u))
     driven = fftconvolve(response[:, :, None, :], u[:, None, :, None], axes=0)[: len(u)]
     driven = np.concatenate([np.zeros((1, ny, nu, n)), driven[:-1]])
     direct = np.einsum("tj,yz->tyjz", u, np.eye(ny))
-    offset = np.broadcast_to(np.eye(ny), (len(u), ny, ny))
-    columns = (v.reshape(len(u), ny, -1) for v in (driven, direct, offset, y))
+    one = np.broadcast_to(np.eye(ny), (len(u), ny, ny))
+    parts = (driven, direct, one, y) if offset else (driven, direct, y)
+    columns = (v.reshape(len(u), ny, -1) for v in parts)
     return response, np.concatenate([*columns], axis=2), weight > 0
 
 
