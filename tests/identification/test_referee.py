@@ -171,7 +171,7 @@ def curve(monkeypatch: pytest.MonkeyPatch) -> Hearing:
     )
     record = linear_record(80)
     parts = (Part(linear_record(30), 0), Part(linear_record(12), 0))
-    monkeypatch.setattr(expecting, "families", lambda *_: TRIED)
+    monkeypatch.setattr(expecting, "every_family", lambda *_: TRIED)
     monkeypatch.setattr(Workshop, "model", lambda *_: small)
 
     def miss(model: Ensemble, part: Part) -> Array:
@@ -196,9 +196,9 @@ def test_a_curve_that_rises_or_cannot_be_drawn_says_nothing(
     def refuse(*_: object) -> list[Family]:
         raise DataError("too few rows")
 
-    monkeypatch.setattr(expecting, "families", refuse)
+    monkeypatch.setattr(expecting, "every_family", refuse)
     assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
-    monkeypatch.setattr(expecting, "families", lambda *_: TRIED)
+    monkeypatch.setattr(expecting, "every_family", lambda *_: TRIED)
     monkeypatch.setattr(expecting, "miss_of", lambda m, p: np.full((9, 1), float(m.start)))
     assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
 
@@ -348,8 +348,8 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
         (arx,) = (f for f in all_families(options, records) if f.name == "arx")
         return [arx, Family("second", "flexible", "the same again")]
 
-    for place in (court, referee):
-        monkeypatch.setattr(place, "families", few)
+    monkeypatch.setattr(court, "every_family", few)
+    monkeypatch.setattr(referee, "families", few)
 
 
 def judged(*records: Record) -> Judgement:
@@ -446,8 +446,8 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
             raise DataError("not now")
         return [f for f in all_families(options, records) if f.name == "arx"]
 
-    for place in (court, referee):
-        monkeypatch.setattr(place, "families", failing)
+    monkeypatch.setattr(court, "every_family", failing)
+    monkeypatch.setattr(referee, "families", failing)
     found = judged(process(100))
     assert found.chosen == "arx"
     assert np.isfinite(found.trials[0].score)
@@ -460,7 +460,7 @@ def test_folds_that_fail_first_do_not_end_it(monkeypatch: pytest.MonkeyPatch) ->
     def straight(options: Options, records: Sequence[Record], given: int) -> list[Family]:
         return [f for f in all_families(options, records) if f.name == "arx"]
 
-    monkeypatch.setattr(court, "families", never)
+    monkeypatch.setattr(court, "every_family", never)
     monkeypatch.setattr(referee, "families", straight)
     found = judged(process(100))
     assert found.grounds.startswith("nothing could be held back (fold 5 of 5: not now), so")

@@ -23,8 +23,8 @@ from occamid.identification.families import CLASSICAL, Family
 from occamid.identification.folds import Fold, Part, whole
 from occamid.identification.hearing import Hearing
 from occamid.identification.progress import Clock
-from occamid.identification.referee import Judgement, Trial
-from occamid.identification.stack import BEHIND, LEAST, PULL, shares_of, stacked
+from occamid.identification.referee import PRICE, Judgement, Trial
+from occamid.identification.stack import BEHIND, LEAST, OF_A_KIND, PULL, shares_of, stacked
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 
 Array = np.ndarray
@@ -171,6 +171,19 @@ def test_a_more_flexible_kind_must_be_worth_it(same: float, taken: list[str]) ->
     assert list(found.shares) == ["a", "b", "c"]
 
 
+def test_families_of_one_kind_need_to_gain_less() -> None:
+    own, common = independent(2), independent(1, seed=3)["a"]
+    alike = [replace(family, kind="linear") for family in TRIED]
+    errors = {name: common + 0.5 * mine for name, mine in own.items()}
+    found = stacked(alike, heard(errors), "a", np.ones(1))
+    assert found is not None
+    assert OF_A_KIND < found.gain < PRICE
+    assert list(found.shares) == ["a", "b"]
+    assert stacked(TRIED, heard(errors), "a", np.ones(1)) is None
+    close = {name: common + 0.1 * mine for name, mine in own.items()}
+    assert stacked(alike, heard(close), "a", np.ones(1)) is None
+
+
 def test_the_largest_share_leads() -> None:
     """The referee prefers the simpler of two that are about as good; together they are better."""
     rng = np.random.default_rng(3)
@@ -197,9 +210,10 @@ def test_the_largest_share_leads() -> None:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two quick families, and every stack is worth it."""
-    for module in (identifying, referee, expecting):
-        monkeypatch.setattr(module, "families", lambda *_: list(CLASSICAL))
-    monkeypatch.setattr(stacks, "PRICE", 0.0)
+    monkeypatch.setattr(referee, "families", lambda *_: list(CLASSICAL))
+    for module in (identifying, expecting):
+        monkeypatch.setattr(module, "every_family", lambda *_: list(CLASSICAL))
+    monkeypatch.setattr(stacks, "OF_A_KIND", 0.0)
 
 
 @pytest.mark.usefixtures("always")

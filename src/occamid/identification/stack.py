@@ -28,6 +28,7 @@ FEWEST_FOLDS = 3
 BEHIND = 2.0  # times the smallest error: such a family gets no share
 PULL = 0.3  # r in units of the smallest mean square
 LEAST = 0.15  # a smaller share is not worth a family
+OF_A_KIND = 1.02  # what a stack must gain where no family in it is more flexible than another
 FIRM = 1e4  # weight of the sum of the shares against the errors
 
 
@@ -57,7 +58,8 @@ def stacked(
     """The leading family with others beside it, where that is worth more than simplicity.
 
     Of the kinds that are more flexible than the leading one it takes no more than it needs to err
-    within :data:`PRICE` of what all of them would.
+    within :data:`PRICE` of what all of them would.  Families of one kind are no less simple
+    together than one of them, and need to gain less.
     """
     where = [fold for _, fold in heard[leading].models]
     same = {
@@ -82,7 +84,8 @@ def stacked(
     simplest = next((k for k, e in enumerate(errors) if e <= PRICE * errors[best]), best)
     shares, together = found[simplest]
     gain = _error(alone, spread) / _error(together, spread)
-    if gain < PRICE or len(shares) < 2 or shares[leading] > 1 - LEAST:
+    enough = OF_A_KIND if len({kinds[name] for name in shares}) == 1 else PRICE
+    if gain < enough or len(shares) < 2 or shares[leading] > 1 - LEAST:
         return None
     return Stack(shares, together, gain)
 
