@@ -617,25 +617,3 @@ def test_an_infinite_test_error_does_not_lose_the_run(
     identify_command(out=tmp_path / "out", config=tiny)
     (test,) = strict_json(tmp_path / "out" / "result.json")["test"]
     assert (test["rmse"], test["fit"]) == ([None], [None])
-
-
-@pytest.mark.parametrize(
-    ("backend", "rows", "told", "moved"),
-    [
-        ("gpu", 1_000, None, True),
-        ("gpu", 20_001, None, False),
-        ("cpu", 1_000, None, False),
-        ("gpu", 1_000, "gpu", False),  # the user knows better
-    ],
-)
-def test_short_records_stay_on_the_cores_beside_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, backend: str, rows: int, told: str | None, moved: bool
-) -> None:
-    updates: list[tuple[str, object]] = []
-    config = SimpleNamespace(jax_default_device=told, update=lambda *pair: updates.append(pair))
-    fake = SimpleNamespace(
-        config=config, default_backend=lambda: backend, devices=lambda platform: [platform]
-    )
-    monkeypatch.setattr(train, "jax", fake)
-    train.stay_on_cores(rows)
-    assert updates == ([("jax_default_device", "cpu")] if moved else [])

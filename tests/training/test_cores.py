@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -205,3 +207,32 @@ def test_several_gpus_share_jobs_and_restarts(tmp_path: Path) -> None:
         trained = tmp_path.glob("*_cycle_of_all*")  # what is small may be too quick to be kept
         kept.append({path.name: path.stat().st_mtime_ns for path in trained})
     assert kept[0] == kept[1] != {}
+
+
+@pytest.mark.parametrize(
+    ("backend", "rows", "told", "expected"),
+    [
+        ("gpu", 1_000, None, ["cpu"]),
+        ("gpu", 20_001, None, []),
+        ("cpu", 1_000, None, []),
+        ("gpu", 1_000, "gpu", []),  # the user knows better
+    ],
+)
+def test_short_records_stay_on_the_cores_beside_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, backend: str, rows: int, told: str | None, expected: list[str]
+) -> None:
+    places: list[str] = []
+
+    @contextmanager
+    def default_device(place: str) -> Iterator[None]:
+        places.append(place)
+        yield
+
+    fake = SimpleNamespace(
+        config=SimpleNamespace(jax_default_device=told), default_backend=lambda: backend,
+        devices=lambda platform: [platform], default_device=default_device,
+    )  # fmt: skip
+    monkeypatch.setattr(module, "jax", fake)
+    with module.suited_to(rows):
+        pass
+    assert places == expected

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import typer
 from rich.table import Table
 
@@ -28,9 +27,9 @@ from occamid.identification import identify as identification
 from occamid.identification.crew import HERE, Workers
 from occamid.identification.job import Job, job_from
 from occamid.reporting import figures, runs
+from occamid.training.cores import suited_to
 from occamid.training.settings import read_toml
 
-SMALL = 20_000  # rows up to which cores end sooner than a GPU, which waits for every small step
 RESUME = "Finished cycles are kept: the same command with --resume goes on from there."
 
 
@@ -86,7 +85,7 @@ def run_job(job: Job, place: Place, to: Folder, *, quiet: bool) -> dict[str, Any
     out, checkpoints = place.folder, to.checkpoints
     if not to.resume:
         checkpoints.clear()
-    with _going_on(checkpoints):
+    with _going_on(checkpoints), suited_to(sum(map(len, estimation))):
         fit = _identify(job, estimation, checkpoints, to.workers, quiet)
         with new_folder(place) as folder:
             summary = runs.write(fit, job, test, folder, found)
@@ -94,15 +93,6 @@ def run_job(job: Job, place: Place, to: Folder, *, quiet: bool) -> dict[str, Any
     if not quiet:
         _show(fit, summary, out)
     return summary
-
-
-def stay_on_cores(rows: int) -> None:
-    """Short records stay on the cores beside a GPU, unless JAX was told where to run."""
-    told = jax.config.jax_default_device  # type: ignore[attr-defined]
-    if rows > SMALL or told is not None or jax.default_backend() == "cpu":
-        return
-    with suppress(RuntimeError):  # JAX was told to know the GPU alone
-        jax.config.update("jax_default_device", jax.devices("cpu")[0])
 
 
 def _identify(
@@ -113,7 +103,6 @@ def _identify(
     quiet: bool,
 ) -> identification.Fit:
     """The identification itself, with a bar."""
-    stay_on_cores(sum(map(len, estimation)))
     try:
         with stage_bar(quiet) as progress:
             return identification.identify(

@@ -45,7 +45,7 @@ from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
-from occamid.training.cores import both, side_by_side, small_algebra
+from occamid.training.cores import both, side_by_side, small_algebra, suited_to
 from occamid.training.room import make_room
 
 Array = np.ndarray
@@ -123,12 +123,24 @@ def identify(
     options = Options(**((options.given() if options else {}) | changes))
     make_room()
     whole = as_records(records)
+    with suited_to(sum(map(len, whole))):
+        return _identified(whole, options, progress, checkpoints, Workers.of(workers))
+
+
+def _identified(
+    whole: tuple[Record, ...],
+    options: Options,
+    progress: Callable[[Stage], None] | None,
+    checkpoints: Checkpoints | None,
+    workers: Workers,
+) -> Fit:
+    """The families on trial, the chosen one on all data, and what the folds say about it."""
     data = thin(whole, options.budget.rows)
     given = sum(map(len, whole))
     dead = dead_times(whole, options)
     tried = every_family(options, moved(everything(data), dead).records, given)
     clock = Clock(progress, len(tried) * options.budget.folds + CURVE)
-    with crew_of(Workers.of(workers)) as crew:
+    with crew_of(workers) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)
     long = staying(whole, dead), staying(data, dead)
     bench = _Bench(*long, options, checkpoints, clock, dead)

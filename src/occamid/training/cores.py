@@ -24,6 +24,7 @@ S = TypeVar("S")
 VARIABLE = "OCCAMID_THREADS"
 JOB = "occamid-job"  # how names of threads begin
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
+SMALL = 20_000  # rows up to which cores end sooner than a GPU, which waits for every small step
 _inside = threading.local()  # ``share`` of the cores that work in this thread has for itself
 
 
@@ -111,6 +112,21 @@ def device() -> Any:
 def on_cpu() -> bool:
     """Whether programs run on cores, not on a GPU."""
     return bool(device().platform == "cpu")
+
+
+@contextmanager
+def suited_to(rows: int) -> Iterator[None]:
+    """Short records stay on the cores beside a GPU, unless JAX was told where to run."""
+    told = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if rows > SMALL or told is not None or jax.default_backend() == "cpu":
+        yield
+        return
+    try:
+        place = jax.devices("cpu")[0]
+    except RuntimeError:  # JAX was told to know the GPU alone
+        place = None
+    with jax.default_device(place):
+        yield
 
 
 @contextmanager
