@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
 from occamid import DataError, Model, Record, SettingsError
 from occamid.data.scaling import fit_scaling
 from occamid.data.twins import mass_spring_damper
-from occamid.data.windows import all_terms
+from occamid.data.windows import all_terms, windows
 from occamid.networks import MLP, Network, Recurrent, is_matrix
+from occamid.networks.simulate import free_run
 from tests.support import oracles
 from tests.support.small import small_record
 from tests.support.trained import batch_of
@@ -54,6 +56,17 @@ def test_free_run_equals_a_python_loop(model: Model, n_init: int, x64: None) -> 
     expected = python_free_run(model, record, n_init, model.start)
     found = model.free_run(record.u, record.y[:n_init])
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_run_that_ends_early_is_the_beginning_of_a_whole_one(model: Model, x64: None) -> None:
+    record = model.scaling.apply(small_record(40, seed=3))
+    data = jax.tree.map(lambda x: x[0], windows([record], model.terms, model.start))
+    params = jax.device_put(dict(model.weights))
+    whole = free_run(model.network, model.terms, params, data, 5)
+    part = free_run(model.network, model.terms, params, data, 5, 13)
+    np.testing.assert_allclose(part[:13], whole[:13], rtol=1e-12)
+    assert np.all(np.asarray(part[13:]) == 0)
+    assert np.all(np.asarray(whole[13:]) != 0)
 
 
 def test_one_step_uses_measured_outputs_only(model: Model, x64: None) -> None:

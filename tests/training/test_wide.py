@@ -114,13 +114,15 @@ def test_a_network_with_a_state_stays_what_it_is() -> None:
 def test_models_of_about_one_size_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     names: set[tuple[object, ...]] = set()
 
-    def seen(network: Network, terms: Terms, params: Any, data: Windows, forced: int) -> Any:
+    def seen(
+        network: Network, terms: Terms, params: Any, data: Windows, forced: int, count: int
+    ) -> Any:
         shapes = [x.shape for x in jax.tree.leaves((params, data))]
         names.add((network, terms, *shapes))
-        return free_runs(network, terms, params, data, forced)
+        return free_runs(network, terms, params, data, forced, count)
 
     monkeypatch.setattr(members, "free_runs", seen)
-    for units, lags, rows in ((3, 2, 300), (5, 4, 280), (4, 3, 299)):
+    for units, lags, rows in ((3, 2, 300), (5, 4, 1280), (8, 3, 4096)):
         model = random_model(0, hidden=(units,), lags=lags)
         u, y = signals(model, rows)
         runs = members_of([model] * (units - 1)).free_run(u, y[:5])
@@ -132,3 +134,4 @@ def test_models_come_in_few_numbers_but_one_stays_alone() -> None:
     assert again(1).tolist() == [0]
     assert again(3).tolist() == [0, 1, 2, 0, 1]
     assert {len(again(count)) for count in range(2, 6)} == {5}
+    assert {len(again(count, 10)) for count in range(2, 11)} == {10}

@@ -59,12 +59,14 @@ def free_run(
     params: Params,
     experiment: Windows,
     forced: Int[Array, ""] | int,
+    count: Int[Array, ""] | int | None = None,
 ) -> Float[Array, "T ny"]:
     """Outputs when the model is fed its own: measured ones only for the first ``forced`` rows.
 
     During the forced rows the state of a recurrent network warms up on the measured outputs.
     What is returned there is the model's prediction, not the measurement.  ``experiment`` is one
-    element of a :class:`Windows` batch.
+    element of a :class:`Windows` batch.  With a ``count`` the run ends after so many rows, those
+    left are zero, and it cannot be differentiated backwards.
     """
     n_inputs = len(terms.inputs)
 
@@ -79,7 +81,15 @@ def free_run(
 
     start = (network.initial_state(params), experiment.history.astype(experiment.y.dtype))
     rows = jnp.arange(experiment.y.shape[0])
-    return jax.lax.scan(step, start, (experiment.z[:, :n_inputs], experiment.y, rows))[1]
+    along = experiment.z[:, :n_inputs], experiment.y, rows
+    if count is None:
+        return jax.lax.scan(step, start, along)[1]
+
+    def one(t: Array, so_far: tuple[Any, Array]) -> tuple[Any, Array]:
+        carried, y = step(so_far[0], jax.tree.map(lambda x: x[t], along))
+        return carried, so_far[1].at[t].set(y)
+
+    return jax.lax.fori_loop(0, count, one, (start, jnp.zeros_like(experiment.y)))[1]
 
 
 def k_step(

@@ -212,6 +212,7 @@ class Batch:
                 jax.device_put({n: v[k : k + chunk] for n, v in flat.items()}),
                 data,
                 n_init - self.start,
+                data.y.shape[1],
             )
             for k in range(0, count, chunk)
         ]
@@ -244,8 +245,10 @@ def summarise(network: Network, params: Mapping[str, Array]) -> dict[str, Array]
 
 @kept((0, 1))
 def free_runs(
-    network: Network, terms: Terms, params: Any, data: Windows, forced: int
+    network: Network, terms: Terms, params: Any, data: Windows, forced: int, count: int
 ) -> Float[jax.Array, "B T ny"]:
-    """Free runs of a batch of weights on the one experiment of ``data``."""
+    """Free runs of a batch of weights on the first rows, so many, of the one experiment."""
     experiment = jax.tree.map(lambda x: x[0], data)
-    return jax.vmap(lambda p: simulate.free_run(network, terms, p, experiment, forced))(params)
+    return jax.vmap(lambda p: simulate.free_run(network, terms, p, experiment, forced, count))(
+        params
+    )

@@ -21,7 +21,8 @@ from occamid.training.programs import kept
 from occamid.training.wide import again, places_in, widen
 
 Array = np.ndarray
-FREE = 20  # multiples of terms that free runs are compiled for: they cost little
+# Free runs cost little: what they are compiled for comes in multiples of so many
+FREE, ROWS = 20, 4096  # terms (half as many units and models), rows that may be run through
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +54,10 @@ class Members:
             data, known, forced = self.like.prepare(u, y_init)
             wide, rows = widen(self.like.network, self.like.terms, FREE), data.y.shape[1]
             weights = begun(self.like.network, self.weights, data, forced)
-            own = wide.spread(weights[again(len(self))])
+            own = wide.spread(weights[again(len(self), FREE // 2)])
             params = jax.device_put(unflatten(wide.network, own))
-            data = wide.windows(data, roomy(rows, 1024, 1))
-            runs = np.asarray(free_runs(wide.network, wide.terms, params, data, forced))
+            data = wide.windows(data, roomy(rows, ROWS, 1))
+            runs = np.asarray(free_runs(wide.network, wide.terms, params, data, forced, rows))
             return self._in_user_units(known, runs[: len(self), forced:rows])
 
     def predict(self, record: Record, horizon: int) -> Float[Array, "K N ny"]:

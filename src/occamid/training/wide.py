@@ -62,9 +62,9 @@ class Wide:
 def widen(network: Network, terms: Terms, step: int = STEP, dear: bool = False) -> Wide:
     """A perceptron with room for terms and units, an observer with room for states and units.
 
-    Others stay as they are.  Numbers of terms are multiples of ``step``: where running costs
-    little, larger ones share more.  Where it is ``dear`` and there are many terms, there is no room
-    for more units.
+    Others stay as they are.  Numbers of terms are multiples of ``step``, those of units of half of
+    it or of five: where running costs little, larger ones share more.  Where it is ``dear`` and
+    there are many terms, there is no room for more units.
     """
     if not isinstance(network, MLP):
         large = roomier(network) if isinstance(network, Observer) else network
@@ -78,7 +78,8 @@ def widen(network: Network, terms: Terms, step: int = STEP, dear: bool = False) 
     at = {term: inputs + k for k, term in enumerate(outputs)}
     columns = np.array([*range(len(terms.inputs)), *(at[t] for t in terms.outputs)], int)
     exact = dear and len(wide) > MANY_TERMS
-    hidden = network.hidden if exact else tuple(map(_units, network.hidden))
+    units = max(STEP, step // 2)
+    hidden = network.hidden if exact else tuple(_units(n, units) for n in network.hidden)
     large = replace(network, n_in=len(wide), hidden=hidden)
     return Wide(large, wide, columns, places_in(network, large, columns))
 
@@ -99,9 +100,9 @@ def in_room(
     return large, wide
 
 
-def again(count: int) -> Int[Array, " K"]:
+def again(count: int, step: int = STEP) -> Int[Array, " K"]:
     """Numbers of so many models, some of them twice: a rounded number, but one alone stays one."""
-    return np.arange(roomy(count, STEP) if count > 1 else 1) % count
+    return np.arange(roomy(count, step) if count > 1 else 1) % count
 
 
 def places_in(small: Network, large: Network, columns: Int[Array, " nz"]) -> Int[Array, " P"]:
@@ -124,9 +125,9 @@ def places_in(small: Network, large: Network, columns: Int[Array, " nz"]) -> Int
     return np.concatenate(found)
 
 
-def _units(count: int) -> int:
+def _units(count: int, step: int = STEP) -> int:
     """None, and the one of a model that is linear, stay what they are."""
-    return count if count < 2 else roomy(count, STEP)
+    return count if count < 2 else roomy(count, step)
 
 
 def _longer(x: Float[Array, "R T n"], rows: int) -> Float[Array, "R rows n"]:
