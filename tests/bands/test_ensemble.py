@@ -382,7 +382,7 @@ def test_feedback_of_the_true_linear_model(
     model = Model(
         network=MLP(2, (1,), 1, "identity", bias=False),
         terms=Terms(((0, 1),), ((0, 1),), ("u",), ("y",)),
-        scaling=Scaling(*(np.full(1, v) for v in (0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0))),
+        scaling=Scaling(*(np.full(1, v) for v in (0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0))),
         weights={"layer0.W": np.array([[0.5, 0.9]]), "layer1.W": np.array([[1.0]])},
         start=1,
         prior_widths={"layer0.W": np.ones((1, 2)), "layer1.W": np.ones((1, 1))},

@@ -110,7 +110,7 @@ def test_a_free_run_may_start_before_the_lags_are_filled(rng: np.random.Generato
         assert np.all(found.std[4:] > 0)
 
 
-SCALING = Scaling(*(np.array([v]) for v in (1.0, 2.0, 3.0, 4.0, 2.0, 3.0, 4.0)))
+SCALING = Scaling(*(np.array([v]) for v in (1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0)))
 
 
 def waiting(dead: int) -> Ensemble:

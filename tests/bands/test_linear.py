@@ -30,7 +30,7 @@ def known() -> Model:
     """``y(t) = 1.5 y(t−1) − 0.7 y(t−2) + 0.5 u(t−3)`` behind a scaling."""
     network = MLP(3, (), 1, "identity", False)
     r = Terms(((0, 3),), ((0, 2), (0, 1)), ("u",), ("y",))
-    values = (2.0, 4.0, 10.0, 0.5, 4.0, 10.0, 0.5)
+    values = (2.0, 4.0, 10.0, 0.5, 2.0, 4.0, 10.0, 0.5)
     scaling = Scaling(*(np.array([v]) for v in values))
     weights = {"layer0.W": np.array([[0.5 * 4 / 0.5, -0.7, 1.5]])}
     return Model(network, r, scaling, weights, start=3, sampling_time=0.1)

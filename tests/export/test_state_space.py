@@ -63,9 +63,8 @@ def observed(dead: tuple[int, int] = (0, 0)) -> Ensemble:
     weights["state.W_x"] = np.diag([0.9, 0.5])
     weights |= {"filter.P": np.eye(2), "filter.Q": 0.1 * np.eye(2), "filter.R": np.array([0.5])}
     terms = Terms(((0, 0), (1, 0)), ((0, 1),), ("a", "b"), ("y",))
-    scaling = Scaling(
-        *(np.array(v) for v in ([1.0, 2.0], [2.0, 3.0], [5.0], [4.0], [2.0, 3.0], [5.0], [4.0]))
-    )
+    about = ([1.0, 2.0], [2.0, 3.0], [5.0], [4.0])
+    scaling = Scaling(*(np.array(v) for v in about * 2))
     model = Model(network, terms, scaling, weights, start=1, prior_widths={}).later(dead)
     none = np.zeros((1, 1))
     posterior = Posterior(model, "full", np.array([0]), none + 1e-9, none[0] + 1, none[0] + 1, 1, 0)

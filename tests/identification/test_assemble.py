@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from occamid.bands.linear import linearise
 from occamid.bands.posterior import fit_posterior, observed_posterior
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
 from occamid.errors import DataError
+from occamid.export.description import describe
+from occamid.export.recursion import Numbers, initial_state, step
 from occamid.identification import assemble
 from occamid.identification.assemble import Workshop, free_run_errors
 from occamid.identification.families import every_family, families
@@ -131,6 +134,32 @@ def test_models_at_rest_at_zero_are_offered_where_that_is_likely() -> None:
     shop = Workshop.of(whole([resting[:30], lifted]), Options(), BUDGETS["quick"])
     tried = every_family(Options(), shop.records)  # in a fold that asks for them, they are there
     assert [f.name for f in tried if f.zero] == names
+    shop = Workshop.of(whole([resting]), Options(), BUDGETS["quick"])
     for family in (f for f in tried if f.zero):
-        still = shop.model(family).simulate(Record(u=np.zeros((2000, 1)), y=np.zeros((2000, 1))))
-        np.testing.assert_allclose(still.mean[-100:], 0.0, atol=1e-9)  # a first state dies away
+        still = shop.model(family).simulate(np.zeros((400, 1)), initial="steady")
+        np.testing.assert_allclose(still.mean, 0.0, atol=1e-6)
+        assert still.epistemic_std is not None
+        np.testing.assert_allclose(still.epistemic_std[-1], 0.0, atol=1e-4)  # it has no offset
+
+
+@pytest.mark.parametrize("name", ["arx", "fading-arx", "fading-response", "subspace"])
+@pytest.mark.parametrize("zero", ["", "-zero"])
+def test_what_is_exported_begins_at_rest_at_the_mean(name: str, zero: str) -> None:
+    rng = np.random.default_rng(0)
+    u, y = rng.normal(size=(500, 1)) + 0.9, np.zeros((500, 1))
+    for t in range(1, 500):
+        y[t] = 0.8 * y[t - 1] + u[t - 1] + 0.02 * rng.normal()
+    record = Record(u=u, y=y)[50:]
+    shop = Workshop.of(whole([record]), Options(), BUDGETS["quick"])
+    tried = every_family(Options(), shop.records)
+    model = shop.model(next(f for f in tried if f.name == name + zero))
+    mean = record.u.mean(axis=0)
+    rest = linearise(model)
+    np.testing.assert_allclose(rest.u0, mean)
+    np.testing.assert_allclose(rest.y0, 5 * mean, rtol=0.02)
+    made = describe(model)
+    state, runs = initial_state(made), []
+    for _ in range(50):
+        state, now = step(made, Numbers(), state, mean)
+        runs.append(now)
+    np.testing.assert_allclose(runs, np.tile(rest.y0, (50, 1)), rtol=0.05)

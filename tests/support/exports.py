@@ -58,7 +58,8 @@ def random_model(
             value *= 0.3
         weights[name] = value * (rng.random(spec.shape) < density) if is_matrix(name) else value
     u_std, y_mean, y_std = rng.uniform(0.5, 2, nu), 5 + rng.normal(size=ny), rng.uniform(0.5, 2, ny)
-    scaling = Scaling(rng.normal(size=nu), u_std, y_mean, y_std, u_std, y_mean, y_std)
+    u_offset, u_mean = rng.normal(size=(2, nu))  # data need not be centred
+    scaling = Scaling(u_offset, u_std, y_mean, y_std, u_mean, u_std, y_mean + 0.7, y_std)
     return Model(network, terms, scaling, weights, start=lags, sampling_time=0.5)
 
 

@@ -18,7 +18,7 @@ def linear_model(a: float = 0.9, b: float = 0.5) -> Model:
     return Model(
         network=MLP(2, (1,), 1, "identity", bias=False),
         terms=Terms(((0, 1),), ((0, 1),), ("u",), ("y",)),
-        scaling=Scaling(*(np.array([v]) for v in (0.3, 1.5, -2.0, 4.0, 1.5, -2.0, 4.0))),
+        scaling=Scaling(*(np.array([v]) for v in (0.3, 1.5, -2.0, 4.0, 0.3, 1.5, -2.0, 4.0))),
         weights={"layer0.W": np.array([[b, a]]), "layer1.W": np.array([[1.0]])},
         start=1,
         prior_widths={"layer0.W": np.ones((1, 2)), "layer1.W": np.ones((1, 1))},

@@ -16,6 +16,7 @@ import jax
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from occamid.identification import identify as identifying
 from occamid.training import cores as module
 from occamid.training.cores import (
     VARIABLE,
@@ -28,6 +29,7 @@ from occamid.training.cores import (
     small_algebra,
 )
 from occamid.training.entries import VARIABLE as PROGRAMS
+from tests.support.small import small_record
 
 
 @pytest.fixture
@@ -221,10 +223,10 @@ def test_several_gpus_share_jobs_and_restarts(tmp_path: Path) -> None:
 def test_short_records_stay_on_the_cores_beside_a_gpu(
     monkeypatch: pytest.MonkeyPatch, backend: str, rows: int, told: str | None, expected: list[str]
 ) -> None:
-    places: list[str] = []
+    places: list[str | None] = []
 
     @contextmanager
-    def default_device(place: str) -> Iterator[None]:
+    def default_device(place: str | None) -> Iterator[None]:
         places.append(place)
         yield
 
@@ -236,3 +238,26 @@ def test_short_records_stay_on_the_cores_beside_a_gpu(
     with module.suited_to(rows):
         pass
     assert places == expected
+
+    def none(platform: str) -> list[str]:
+        raise RuntimeError(f"no {platform}")
+
+    fake.devices = none  # JAX knows the GPU alone
+    with module.suited_to(rows):
+        pass
+    assert places == expected + [None] * len(expected)
+
+
+def test_an_identification_runs_where_it_suits_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[int] = []
+
+    @contextmanager
+    def suited(rows: int) -> Iterator[None]:
+        entered.append(rows)
+        yield
+        entered.append(-rows)
+
+    monkeypatch.setattr(identifying, "suited_to", suited)
+    monkeypatch.setattr(identifying, "_identified", lambda *_: entered.append(0))
+    identifying.identify([small_record(40), small_record(60)])
+    assert entered == [100, 0, -100]

@@ -25,7 +25,8 @@ from tests.support.small import SMALL, small_record
 
 def unscaled(nu: int, ny: int) -> Scaling:
     zeros, ones = np.zeros, np.ones
-    return Scaling(zeros(nu), ones(nu), zeros(ny), ones(ny), ones(nu), zeros(ny), ones(ny))
+    about = zeros(nu), ones(nu), zeros(ny), ones(ny)
+    return Scaling(*about, *about)
 
 
 def model_of(

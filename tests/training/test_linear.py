@@ -192,6 +192,10 @@ def test_where_a_process_rests_is_told_by_its_record() -> None:
     assert not rests_at_zero([replace(resting, y=resting.y + seen)])
     assert not rests_at_zero([replace(resting, u=resting.u + unseen)])
     assert not rests_at_zero([resting[:20]])
+    high = np.random.default_rng(0).uniform(2, 3, size=(400, 1))  # zero is never seen
+    flat = Record(u=high, y=5 * np.concatenate([[[2.5]], high[:-1]]))
+    assert fit_arx([flat], zero=True)[0].bic < fit_arx([flat])[0].bic
+    assert not rests_at_zero([flat])
 
 
 def test_a_system_whose_outputs_act_on_each_other_is_told_from_one_whose_do_not() -> None:

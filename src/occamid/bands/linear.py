@@ -171,7 +171,7 @@ def _linearised(like: Model, weights: Float[Array, " P"], u0: Array | None) -> L
 def _inputs(like: Model, u0: Array | None) -> Float[Array, " nu"]:
     """The inputs of the operating point, checked."""
     count = len(like.terms.input_names)
-    found = like.scaling.u_offset if u0 is None else np.atleast_1d(np.asarray(u0, dtype=np.float64))
+    found = like.scaling.u_mean if u0 is None else np.atleast_1d(np.asarray(u0, dtype=np.float64))
     if found.shape != (count,) or not np.isfinite(found).all():
         raise SettingsError(f"u0 has {found.size} numbers; the model has {count} inputs.")
     return np.asarray(found)

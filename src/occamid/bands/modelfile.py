@@ -28,9 +28,9 @@ from occamid.training.model import Model
 
 Array = np.ndarray
 NAME = MODEL  # in a run folder
-FORMAT = 5  # since 4 families beside the leading one, since 5 regions
+FORMAT = 6  # since 4 families beside the leading one, since 5 regions, since 6 mean inputs
 KINDS = ("lstm", "rnn")
-SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_std", "y_mean", "y_std")
+SCALING = ("u_offset", "u_scale", "y_offset", "y_scale", "u_mean", "u_std", "y_mean", "y_std")
 POSTERIOR = ("positions", "factor", "widths", "noise_variance")
 
 

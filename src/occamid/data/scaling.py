@@ -28,9 +28,15 @@ class Scaling:
     u_scale: Float[Array, " nu"]
     y_offset: Float[Array, " ny"]
     y_scale: Float[Array, " ny"]
+    u_mean: Float[Array, " nu"]
     u_std: Float[Array, " nu"]
     y_mean: Float[Array, " ny"]
     y_std: Float[Array, " ny"]
+
+    @property
+    def u_centre(self) -> Float[Array, " nu"]:
+        """Mean inputs of the estimation data, in scaled units."""
+        return self.apply_u(self.u_mean)
 
     @property
     def y_centre(self) -> Float[Array, " ny"]:
@@ -51,7 +57,7 @@ class Scaling:
         """The record in scaled units."""
         return replace(record, u=self.apply_u(record.u), y=self.apply_y(record.y))
 
-    def apply_u(self, u: Float[Array, "N nu"]) -> Float[Array, "N nu"]:
+    def apply_u(self, u: Float[Array, "... nu"]) -> Float[Array, "... nu"]:
         """Inputs in scaled units."""
         return (u - self.u_offset) / self.u_scale
 
@@ -89,6 +95,5 @@ def fit_scaling(records: Sequence[Record], method: Method) -> Scaling:
     def scale(x: Float[Array, "N n"]) -> Float[Array, " n"]:
         return x.std(axis=0) if method in ("standardize", "rescale") else np.ones(x.shape[1])
 
-    return Scaling(
-        offset(u), scale(u), offset(y), scale(y), u.std(axis=0), y.mean(axis=0), y.std(axis=0)
-    )
+    about = u.mean(axis=0), u.std(axis=0), y.mean(axis=0), y.std(axis=0)
+    return Scaling(offset(u), scale(u), offset(y), scale(y), *about)

@@ -116,7 +116,7 @@ def context(d: Description, word: str, precision: Precision, jacobian: bool) -> 
         "initial": [
             (i, number(start[i]))
             for r in d.registers
-            if r.kind == "x"
+            if r.kind != "y"
             for i in range(r.offset, r.end)
             if start[i]
         ],
@@ -207,7 +207,7 @@ def self_test(d: Description, precision: Precision) -> dict[str, Any]:
     """Random inputs within the range of the data and the outputs of the reference, as text."""
     rng, s = np.random.default_rng(0), d.scaling
     known = d.start + 5
-    u = s.u_offset + s.u_std * rng.standard_normal((known + TEST_SAMPLES, d.nu))
+    u = s.u_mean + s.u_std * rng.standard_normal((known + TEST_SAMPLES, d.nu))
     y = s.y_mean + 0.5 * s.y_std * rng.standard_normal((known, d.ny))
     if precision == "float":  # what the program will really see
         u, y = u.astype(np.float32).astype(float), y.astype(np.float32).astype(float)

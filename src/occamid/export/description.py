@@ -168,7 +168,5 @@ def describe(model: Model | Ensemble | Description, combine: str = "median") -> 
 
 def _member(model: Model, share: float) -> Member:
     small = model.compact()
-    terms = small.terms
-    return Member(
-        share, terms.inputs, terms.outputs, simplify(step_of(small.network, small.weights))
-    )
+    terms, step = small.terms, step_of(small.network, small.weights, small.scaling.y_centre)
+    return Member(share, terms.inputs, terms.outputs, simplify(step))

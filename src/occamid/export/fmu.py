@@ -132,7 +132,7 @@ def _variables(d: Description) -> list[Variable]:
     rows: list[tuple[str, str, str, float | None, str, str]] = [
         ("time", "independent", "continuous", None, "s", "time")
     ]
-    for n, mean in zip(d.input_names, s.u_offset, strict=True):
+    for n, mean in zip(d.input_names, s.u_mean, strict=True):
         rows.append((xml(n), "input", "discrete", float(mean), unit(n), "input"))
     for n, label, mean in zip(d.output_names, out, s.y_mean, strict=True):
         about = "measured output, used while use_measured is true"

@@ -20,15 +20,15 @@ SETTLED = 2000  # steps after which a filter's gain counts as constant
 Weights = Mapping[str, Array]
 
 
-def step_of(network: Network, weights: Weights) -> Step:
-    """One time step of a network as a program."""
+def step_of(network: Network, weights: Weights, centre: Float[Array, " ny"]) -> Step:
+    """One time step of a network as a program; ``centre`` is its mean output."""
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in weights.items()}
     if isinstance(network, MLP):
         return perceptron(network, arrays)
     if isinstance(network, Recurrent):
         return recurrent(network, arrays)
     if isinstance(network, Observer):
-        return observer(network, arrays)
+        return observer(network, arrays, centre)
     raise SettingsError(f"a {type(network).__name__} network cannot be exported.")
 
 
@@ -111,7 +111,7 @@ def state_space(m: StateSpace, activation: str = "tanh", source: str = "x") -> S
     return Step(nodes, {"x": Carried(m.x0, "x_new")}, "y")
 
 
-def observer(network: Observer, weights: Weights) -> Step:
+def observer(network: Observer, weights: Weights, centre: Float[Array, " ny"]) -> Step:
     """A state-space network that follows measured outputs, with the constant gain of its filter.
 
     The last miss corrects the state, ``x + K (y(t−1) − ŷ(t−1))``; K is where the gain settles
@@ -143,7 +143,7 @@ def observer(network: Observer, weights: Weights) -> Step:
     )
     read = np.concatenate([np.zeros((nx, nu)), K], axis=1)
     seen = Affine((("x", np.eye(nx)), (REGRESSORS, read), ("last", -K)), np.zeros(nx))
-    carried = dict(inner.carried) | {"last": Carried(np.zeros(ny), "y")}
+    carried = dict(inner.carried) | {"last": Carried(centre, "y")}
     return Step({"seen": seen} | dict(inner.nodes), carried, "y")
 
 

@@ -155,14 +155,16 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def initial_state(d: Description, y0: Float[Array, " ny"] | None = None) -> Float[Array, " n"]:
-    """Past outputs at ``y0`` (their mean if none is given), past inputs at their offset."""
+    """Past outputs at ``y0`` (their mean if none is given), past inputs at their mean."""
     s = d.scaling
     w = Numbers().scaled(s.y_mean if y0 is None else y0, s.y_offset, s.y_scale)
     x = np.zeros(d.size)
     for r in d.registers:
-        if r.kind == "y":
+        if r.kind == "u":
+            x[r.offset : r.end] = s.u_centre[r.channel]
+        elif r.kind == "y":
             x[r.offset : r.end] = w[r.channel]
-        elif r.kind == "x":
+        else:
             x[r.offset : r.end] = d.members[r.member].step.carried[r.name].initial
     return x
 

@@ -17,7 +17,7 @@ from occamid.data.record import Record
 from occamid.data.steps import Steps
 from occamid.errors import DataError, SettingsError
 from occamid.identification.dead_time import dead_times, moved
-from occamid.identification.families import families
+from occamid.identification.families import every_family
 from occamid.identification.folds import whole
 from occamid.identification.options import Options
 from occamid.identification.thinning import stride, thin
@@ -205,7 +205,7 @@ def check_test(options: Options, estimation: Sequence[Record], test: Sequence[Re
     dead = dead_times(tuple(estimation), options)
     lags = [
         lag
-        for family in families(options, moved(whole(data), dead).records)
+        for family in every_family(options, moved(whole(data), dead).records)
         if family.settings is not None
         for lag in (family.settings.input_lags, family.settings.output_lags)
         if isinstance(lag, int)

@@ -67,8 +67,8 @@ def rests_at_zero(records: Sequence[Record]) -> bool:
     """Whether inputs of zero probably leave outputs at zero, in the user's units.
 
     Zero must be among what was seen of every channel: elsewhere nobody knows where a process rests.
-    Then the best ARX model without a constant, of data that are not centred, stands against that
-    with one: it is there if BIC says more than what is hardly worth mentioning for it.
+    Then the best ARX model stands against the same without a constant, of data that are not
+    centred: it is there if BIC says more than what is hardly worth mentioning for it.
     """
     seen = np.concatenate([np.hstack([r.u, r.y])[r.lead :] for r in records])
     if (seen.min(axis=0) > 0).any() or (seen.max(axis=0) < 0).any():

@@ -24,7 +24,7 @@ from occamid.files.checkpoints import Checkpoints
 from occamid.files.plain import plain
 from occamid.identification.crew import Crew, Workers, crew_of
 from occamid.identification.dead_time import dead_times
-from occamid.identification.families import families
+from occamid.identification.families import every_family
 from occamid.identification.folds import Fold, folds
 from occamid.identification.hearing import Hearing, mean_square, pieces_of, rmse_of
 from occamid.identification.identify import Fit, identify
@@ -174,7 +174,7 @@ class Court:
         if not held:
             raise DataError("nothing can be held back of these records; use longer ones.")
         space = space.within(options, held)
-        families(options, records)  # refuses what the user fixed and these records do not bear
+        every_family(options, records)  # refuses what the user fixed and these records do not bear
         dead = max(max(dead_times(fold.lesson.records, options)) for fold in held)
         widest = space.widest(options, dead)
         if any(all(len(p.record) <= max(p.known, widest) for p in f.parts) for f in held):

@@ -89,6 +89,8 @@ class Fitted:
         part = self.precision[np.ix_(place, place)]
         d = np.sqrt(np.diag(part))
         changes = d[:, None] * basis_changes(self.sizes, self.w)[place]
+        if not split(self.sizes, self.mask).state[:, self.sizes.nx + self.sizes.nu].any():
+            changes = changes[:, : self.sizes.nx**2]  # at rest at zero states are not shifted
         left, size, _ = np.linalg.svd(changes)
         others = left[:, np.sum(size > 1e-9 * size.max(initial=1e-300)) :]
         values, vectors = np.linalg.eigh(others.T @ (part / d / d[:, None]) @ others)

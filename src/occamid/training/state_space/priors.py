@@ -53,9 +53,14 @@ def weights_of(sizes: Sizes, model: Linear) -> Float[Array, " P"]:
     return w
 
 
-def standardised(sizes: Sizes, w: Array, x: Float[Array, "T nx"]) -> Float[Array, " P"]:
-    """The same linear model with states of mean zero and unit variance along ``x``."""
-    mean, size = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-8)
+def standardised(
+    sizes: Sizes, w: Array, x: Float[Array, "T nx"], offset: bool = True
+) -> Float[Array, " P"]:
+    """The same linear model with states of unit variance along ``x``.
+
+    With an ``offset`` their mean becomes zero; without one they stay at rest at zero.
+    """
+    mean, size = x.mean(axis=0) * offset, np.maximum(x.std(axis=0), 1e-8)
     new = w.copy()
     old, at = split(sizes, w), split(sizes, new)
     n, read = sizes.nx, sizes.nx + sizes.nu
@@ -69,13 +74,18 @@ def standardised(sizes: Sizes, w: Array, x: Float[Array, "T nx"]) -> Float[Array
     return new
 
 
-def order_mask(sizes: Sizes, order: int) -> Bool[Array, " P"]:
-    """Which weights a model of a smaller order has: its last states are neither driven nor read."""
+def order_mask(sizes: Sizes, order: int, offset: bool = True) -> Bool[Array, " P"]:
+    """Which weights a model of a smaller order has: its last states are neither driven nor read.
+
+    Without an ``offset`` it is linear and rests at zero.
+    """
     mask = np.ones(sizes.total, bool)
     at = split(sizes, mask)
     at.state[order:] = at.first[:, order:] = False
     at.state[:, order : sizes.nx] = at.unit[:, order : sizes.nx] = False
     at.out[:, order : sizes.nx] = False
+    if not offset:
+        at.state[:, sizes.nx + sizes.nu] = at.out[:, sizes.nx + sizes.nu] = False
     return mask
 
 

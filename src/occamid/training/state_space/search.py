@@ -221,8 +221,9 @@ def projected(data: Data, plan: Search) -> Stage:
     problem = FreeRuns(sizes, data.rows, seed=plan.seed)
     x, _ = problem.outputs(w[None], problem.carry(1))
     seen = problem.inside(data.weight)
-    own = order_mask(sizes, order)
-    w = np.where(own, standardised(sizes, w, x[0][seen[0]][seen[1]]), 0.0)[None]
+    own = order_mask(sizes, order, plan.offset)
+    x = x[0][seen[0]][seen[1]]
+    w = np.where(own, standardised(sizes, w, x, plan.offset), 0.0)[None]
     alpha, settings = np.ones((1, groups(sizes)[1])), levenberg.Settings()
     begun = levenberg.begin(problem, w, own[None], alpha, problem.carry(1), settings)
     prior = prior_of(sizes, np.zeros_like(w))
