@@ -28,7 +28,7 @@ from occamid.identification.families import Family
 from occamid.identification.families import families as all_families
 from occamid.identification.folds import Fold, Part, whole
 from occamid.identification.hearing import Hearing, as_used, difference
-from occamid.identification.progress import Clock
+from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import HOPELESS, PLENTY, Judgement, choose, judge
 from occamid.training.settings import Settings
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
@@ -354,6 +354,15 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def judged(*records: Record) -> Judgement:
     return judge(records, Options(), Clock(None, 1))
+
+
+@pytest.mark.usefixtures("cheap")
+def test_progress_counts_what_will_be_heard() -> None:
+    told: list[Stage] = []
+    clock = Clock(told.append, 0)
+    judge((process(100),), Options(), clock)
+    clock.tell("judged")
+    assert told[-1].share == pytest.approx(10 / 12)  # two families in five folds, and the last
 
 
 @pytest.mark.usefixtures("cheap")

@@ -106,7 +106,7 @@ def every_family(
     fixed = options.fixed()
     kept = [f for f in found if not _contradicts(f, fixed)] or found
     free = () if fixed else (*CLASSICAL, *FADING, _subspace(options))
-    free = (*free, *(at_rest(family) for family in free if family.name != "output-error"))
+    free = (*free, *(_at_rest(family) for family in free if family.name != "output-error"))
     hidden = [] if fixed or all_rows < options.budget.hidden else _state_space(options)
     return [*free, *hidden[:1], *(_with(f, options.budget.pace, fixed) for f in kept), *hidden[1:]]
 
@@ -128,7 +128,7 @@ def _named(options: Options, base: dict[str, Any], inputs: int, outputs: int) ->
     return Family(options.network, options.network, about, settings, refined=options.refined)
 
 
-def at_rest(family: Family) -> Family:
+def _at_rest(family: Family) -> Family:
     """The same without an offset: with one, a slow disturbance is taken for it."""
     about = f"{family.about}, at rest at zero"
     search = family.search and replace(family.search, offset=False)

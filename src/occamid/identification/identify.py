@@ -33,7 +33,7 @@ from occamid.identification.expected import (
     learning_gain,
     own_error,
 )
-from occamid.identification.families import Family, every_family, families
+from occamid.identification.families import Family, every_family
 from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
 from occamid.identification.hearing import Hearing
@@ -138,10 +138,8 @@ def _identified(
     data = thin(whole, options.budget.rows)
     given = sum(map(len, whole))
     dead = dead_times(whole, options)
-    shifted = moved(everything(data), dead).records
-    tried = every_family(options, shifted, given)
-    heard = families(options, shifted, given)
-    clock = Clock(progress, len(heard) * options.budget.folds + CURVE)
+    tried = every_family(options, moved(everything(data), dead).records, given)
+    clock = Clock(progress, CURVE)
     with crew_of(workers) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)
     long = staying(whole, dead), staying(data, dead)

@@ -62,6 +62,10 @@ class Clock:
         self.tell(what)
         return part
 
+    def more(self, trainings: int) -> None:
+        """Further trainings are to come."""
+        self._total += trainings
+
     def fewer(self, trainings: int) -> None:
         """Some trainings will not be."""
         self._total -= trainings

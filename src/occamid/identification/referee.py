@@ -92,6 +92,7 @@ def judge(
     held = lighter(folds(records, options.budget.folds), rows)
     held = [f._replace(long=tuple(long[k :: len(held)])) for k, f in enumerate(held)]
     spread = np.std(np.concatenate([r.y for r in records]), axis=0)
+    clock.more(len(tried) * len(held))
     store = checkpoints.store if checkpoints else None
     court = Court(options, clock, checkpoints, given, store)
     hearings = _in_rounds(court, crew, held, tried, spread)
@@ -139,7 +140,7 @@ def _in_rounds(
             court.clock.fewer(0 if at_once else lost * (len(held) - stop))
     if again := _given_up_too_soon(hearings, spread):
         if not at_once:
-            court.clock.fewer(-sum(name not in found for found in answers for name in again))
+            court.clock.more(sum(name not in found for found in answers for name in again))
             for k, found in enumerate(answers):
                 ask([k], [name for name in again if name not in found])
         back = {n: Hearing() for n, h in hearings.items() if n in again or not h.hopeless}
@@ -313,6 +314,7 @@ def _by_criterion(
     budget = options.budget.for_folds()
     shop = Workshop.of(whole(records), options, budget, checkpoints=checkpoints)
     tried = families(options, shop.records, sum(map(len, records)))
+    clock.more(len(tried))
     trials: list[Trial] = []
     scores: dict[str, float] = {}
     fitted = ""  # the kind of those that could be
