@@ -111,7 +111,7 @@ def dense() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def trajectory(length: int, parallel: bool) -> tuple[Segments, Run]:
     data = jax.tree.map(jnp.asarray, arrange(rows(), length))
     starts = jnp.zeros((len(data.first), SIZES.nx))
-    run = jax.jit(lambda w: free_run(SIZES, split(SIZES, w), data, starts, None, parallel))
+    run = jax.jit(lambda w: free_run(SIZES, split(SIZES, w), data, starts, parallel))
     return data, run(weights())
 
 
@@ -121,7 +121,6 @@ def test_newton_over_segments_equals_a_plain_scan(length: int, parallel: bool) -
     _, run = trajectory(length, parallel)
     np.testing.assert_allclose(in_order(run.y, rows(), length), dense()[0], rtol=0, atol=1e-8)
     assert run.change < 1e-9
-    assert length < 80 or run.passes <= 2
 
 
 @pytest.mark.parametrize(("pieces", "parallel"), [(1, False), (3, False), (3, True)])
@@ -136,10 +135,6 @@ def test_sums_over_chunks_equal_dense_automatic_differentiation(
     np.testing.assert_allclose(found.squares, squares, rtol=1e-10)
     np.testing.assert_allclose(found.gradient, gradient, atol=1e-8 * np.abs(gradient).max())
     np.testing.assert_allclose(found.normal, normal, atol=1e-8 * np.abs(normal).max())
-    chord = jax.jit(
-        lambda p: free_run(SIZES, split(SIZES, p), data, 0 * run.starts, found.phi, parallel)
-    )(weights())
-    np.testing.assert_allclose(chord.x, run.x, atol=1e-8)
 
 
 @pytest.mark.parametrize("parallel", [False, True])
@@ -148,7 +143,7 @@ def test_fits_side_by_side_and_thinned_rows_add_up_to_the_whole(parallel: bool) 
     problem.thin = 4
     assert problem.way.width == (2 if parallel else 1)
     w = np.stack([weights(seed=1), weights(), weights(seed=2)])
-    found, _ = problem.expand(w, np.tile(VARIANCE, (3, 1)), problem.carry(3), exact=True)
+    found = problem.expand(w, np.tile(VARIANCE, (3, 1)), problem.carry(3), exact=True)
     _, squares, gradient, normal = dense()
     np.testing.assert_allclose(found.squares[1], squares, rtol=1e-10)
     np.testing.assert_allclose(found.gradient[1], gradient, atol=1e-8 * np.abs(gradient).max())
@@ -170,7 +165,7 @@ def test_fits_are_what_they_are_alone_whatever_room_there_is(parallel: bool, roo
         np.testing.assert_allclose(outputs[k], y[0], atol=1e-10)
         np.testing.assert_allclose(states[k], x[0], atol=1e-10)
         np.testing.assert_allclose(squares[k], expected[0] if lanes[k] else np.inf, rtol=1e-10)
-        np.testing.assert_allclose(carry.starts[k], own.starts[0] * lanes[k], atol=1e-10)
+        np.testing.assert_allclose(carry[k], own[0] * lanes[k], atol=1e-10)
 
 
 def test_evidence_equals_the_marginal_likelihood_of_a_linear_problem() -> None:
@@ -188,7 +183,7 @@ def test_evidence_equals_the_marginal_likelihood_of_a_linear_problem() -> None:
                 np.array([[r @ r]]),
                 (r @ phi / variance[0])[None],
                 (phi.T @ phi / variance[0])[None],
-            ), carry
+            )
 
         def trial(self, w: Any, carry: Any, lanes: Any) -> Any:
             return np.array([[np.sum((phi @ w[0] - y) ** 2)]]), carry

@@ -17,13 +17,14 @@ from occamid.bands.mixture import WIDEST, Feedback, Mixture, together, weighted_
 from occamid.data.windows import Terms, Windows, roomy
 from occamid.networks import Network, joined, parted
 from occamid.networks.flat import unflatten
-from occamid.networks.simulate import read
+from occamid.networks.simulate import read, scan_first
 from occamid.training.programs import kept
 from occamid.training.wide import again, widen
 
 Array = np.ndarray
-ROWS = 256  # rows are rounded up to powers of two from here on,
+ROWS = 1024  # rows are rounded up to powers of two from here on; a run ends after its own,
 FEW = 64, 2  # directions to halves between them: a program is dearer to compile than to run
+ORIGINS = 64  # of predictions several steps ahead that run together
 
 
 def linearised(
@@ -59,7 +60,7 @@ def linearised(
     if horizon == 1:  # a run on measured outputs throughout
         horizon, forced = None, rows
     place = (wide.network, wide.terms, feedback, horizon)
-    found = _linearised(*place, members, experiment, forced, doubt)
+    found = _linearised(*place, members, experiment, forced, rows, doubt)
     runs, epistemic, aleatoric = (np.asarray(part)[:count, :rows] for part in found)
     return _mixed(runs, epistemic, aleatoric, mixture, levels)
 
@@ -114,9 +115,13 @@ def _linearised(
     members: tuple[jax.Array, jax.Array, jax.Array],
     experiment: Windows,
     forced: int,
+    count: int,
     doubt: Float[jax.Array, "ny d"],
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Predictions, epistemic and aleatoric variances of every member, (K, T, ny) each."""
+    """Predictions, epistemic and aleatoric variances of every member, (K, T, ny) each.
+
+    Only the first ``count`` rows are filled.
+    """
     T = experiment.y.shape[0]
     inputs = experiment.z[:, : len(terms.inputs)]
 
@@ -138,24 +143,53 @@ def _linearised(
         start = _Linear(x0, S, jnp.zeros((x0.size, x0.size), x0.dtype), carried)
         if horizon is None:
             flags = jnp.arange(T)[:, None] < forced
-            return jax.lax.scan(step, start, (inputs, experiment.y, flags))[1]
-
-        def teach(carried: _Linear, now: Any) -> tuple[_Linear, _Linear]:
-            return step(carried, (*now, True))[0], carried
-
-        origins = jax.lax.scan(teach, start, (inputs, experiment.y))[1]
-
-        def from_origin(at: tuple[_Linear, jax.Array]) -> Any:
-            rows = jnp.minimum(at[1] + jnp.arange(horizon), T - 1)
-            now = (inputs[rows], experiment.y[rows], jnp.zeros((horizon, 1), bool))
-            return jax.lax.scan(step, at[0], now)[1]
-
-        paths = jax.lax.map(from_origin, (origins, jnp.arange(T)), batch_size=64)
-        rows = jnp.arange(T)
-        back = jnp.minimum(rows, horizon - 1)
-        return jax.tree.map(lambda path: path[rows - back, back], paths)
+            return scan_first(step, start, (inputs, experiment.y, flags), count)
+        return _ahead(step, start, inputs, experiment.y, horizon, count)
 
     return jax.lax.map(member, members)
+
+
+def _ahead(
+    step: Callable[[_Linear, Any], tuple[_Linear, Any]],
+    start: _Linear,
+    inputs: Float[jax.Array, "T nu"],
+    y: Float[jax.Array, "T ny"],
+    horizon: int,
+    count: int,
+) -> Any:
+    """What a step says of every row from ``horizon`` rows before, or from the first row.
+
+    Blocks of origins follow each other, so that few sensitivities are kept at a time.
+    """
+    T, steps = len(y), jnp.arange(horizon)
+
+    def teach(carried: _Linear, now: Any) -> tuple[_Linear, _Linear]:
+        return step(carried, (*now, True))[0], carried
+
+    def path(at: _Linear, origin: jax.Array) -> Any:
+        rows = jnp.minimum(origin + steps, T - 1)
+        now = inputs[rows], y[rows], jnp.zeros((horizon, 1), bool)
+        return jax.lax.scan(step, at, now)[1]
+
+    def block(k: jax.Array, so_far: tuple[_Linear, Any]) -> tuple[_Linear, Any]:
+        first = k * ORIGINS
+        known = tuple(jax.lax.dynamic_slice_in_dim(x, first, ORIGINS) for x in (inputs, y))
+        after, origins = jax.lax.scan(teach, so_far[0], known)
+        paths = jax.vmap(path)(origins, first + jnp.arange(ORIGINS))
+
+        def put(whole: jax.Array, new: jax.Array) -> jax.Array:
+            head = jnp.where(k == 0, new[0], whole[:horizon])  # too early for an origin of its own
+            at = first + horizon - 1
+            return jax.lax.dynamic_update_slice_in_dim(
+                whole.at[:horizon].set(head), new[:, -1], at, 0
+            )
+
+        return after, jax.tree.map(put, so_far[1], paths)
+
+    shapes = jax.eval_shape(path, start, jnp.asarray(0))
+    blank = jax.tree.map(lambda v: jnp.zeros((T + horizon, *v.shape[1:]), v.dtype), shapes)
+    blocks = -(-count // ORIGINS)
+    return jax.tree.map(lambda v: v[:T], jax.lax.fori_loop(0, blocks, block, (start, blank))[1])
 
 
 def _linear_step(

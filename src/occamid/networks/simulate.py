@@ -6,6 +6,7 @@ both.  Row ``t`` is a row of :class:`occamid.data.windows.Windows`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -84,12 +85,26 @@ def free_run(
     along = experiment.z[:, :n_inputs], experiment.y, rows
     if count is None:
         return jax.lax.scan(step, start, along)[1]
+    return scan_first(step, start, along, count)
 
-    def one(t: Array, so_far: tuple[Any, Array]) -> tuple[Any, Array]:
-        carried, y = step(so_far[0], jax.tree.map(lambda x: x[t], along))
-        return carried, so_far[1].at[t].set(y)
 
-    return jax.lax.fori_loop(0, count, one, (start, jnp.zeros_like(experiment.y)))[1]
+def scan_first(
+    step: Callable[[Any, Any], tuple[Any, Any]], start: Any, along: Any, count: Array | int
+) -> Any:
+    """What a scan returns along the first ``count`` rows; the others are zero.
+
+    Records of about one size share its program, and short ones do not run as far as long ones.
+    """
+    row = jax.tree.map(lambda x: x[0], along)
+    rows = jax.tree.leaves(along)[0].shape[0]
+    shapes = jax.eval_shape(step, start, row)[1]
+    blank = jax.tree.map(lambda v: jnp.zeros((rows, *v.shape), v.dtype), shapes)
+
+    def one(t: Array, so_far: tuple[Any, Any]) -> tuple[Any, Any]:
+        carried, found = step(so_far[0], jax.tree.map(lambda x: x[t], along))
+        return carried, jax.tree.map(lambda all_, v: all_.at[t].set(v), so_far[1], found)
+
+    return jax.lax.fori_loop(0, count, one, (start, blank))[1]
 
 
 def k_step(

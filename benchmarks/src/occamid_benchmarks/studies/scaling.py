@@ -53,8 +53,8 @@ def iteration(rows: int, restarts: int, units: int) -> dict[str, float]:
     _, carry = problem.trial(w, carry, every)
 
     def both() -> None:
-        _, own = problem.expand(w, variance, carry, False)
-        problem.trial(w + 1e-4, own, every)
+        problem.expand(w, variance, carry, False)
+        problem.trial(w + 1e-4, carry, every)
 
     seconds = shortest(both)
     used = restarts * rows / problem.thin

@@ -39,7 +39,7 @@ class Problem(Protocol):
 
     def expand(
         self, w: Float[Array, "M P"], variance: Float[Array, "M ny"], carry: Any, exact: bool
-    ) -> tuple[Expansion, Any]:
+    ) -> Expansion:
         """Squares, gradient and Gauss-Newton matrix; ``exact`` without short cuts."""
 
     def trial(
@@ -137,8 +137,8 @@ def minimise(
 
 def step(problem: Problem, state: State, prior: Prior, s: Settings, k: int) -> State:
     """One damped step of every fit, and now and then new precisions and noise."""
-    at, carry = problem.expand(state.w, state.variance, state.carry, False)
-    state = state._replace(carry=carry, squares=at.squares)
+    at = problem.expand(state.w, state.variance, state.carry, False)
+    state = state._replace(squares=at.squares)
     state = _descend(problem, state, at, prior, s)
     due = k >= s.first_update and (k - s.first_update) % s.every == 0
     if due:
@@ -152,8 +152,8 @@ def step(problem: Problem, state: State, prior: Prior, s: Settings, k: int) -> S
 
 def heard(problem: Problem, state: State, prior: Prior, s: Settings) -> State:
     """Precisions and noise from the evidence, the weights as they are."""
-    at, carry = problem.expand(state.w, state.variance, state.carry, True)
-    state = state._replace(carry=carry, squares=at.squares)
+    at = problem.expand(state.w, state.variance, state.carry, True)
+    state = state._replace(squares=at.squares)
     return _update(problem, state, at.normal, prior, s)
 
 
@@ -295,8 +295,8 @@ def finish(problem: Problem, state: State, prior: Prior) -> Fit:
 
     ``log p(D) = −½ [Σ_o S_o/σ_o² + T_o log 2πσ_o² + Σ α (w−μ)² − Σ log α + log det A]``.
     """
-    at, carry = problem.expand(state.w, state.variance, state.carry, True)
-    state = state._replace(squares=at.squares, carry=carry)
+    at = problem.expand(state.w, state.variance, state.carry, True)
+    state = state._replace(squares=at.squares)
     A, alpha = _precision(state, prior, at.normal)
     gamma = _determined(A, alpha, state.mask)
     fit = np.sum(

@@ -22,16 +22,11 @@ ACCEPTED = 1e-6  # a trajectory that moved more in its last pass is refused (MET
 ROWS_PER_WEIGHT = 100  # rows of JᵀJ for every weight, beyond which rows are left out of it
 THINNEST = 8  # at most every eighth row is used
 TOGETHER = 300_000  # rows of fits that run in one program where there are many processors
-SHORT, ROOM = 10_000, 8  # rows, up to which fits on a CPU run in one call, so many or more of them
+SHORT, ROOM = 10_000, 8  # rows, up to which so many fits on a CPU run in one call
 DIFFERENCE = 0.1  # share of a step over which its second derivative is taken (Transtrum 2012)
 CACHE_MB = 16.0  # on a CPU a chunk of time stays in the cache (measured: three times faster)
 
-
-class Carry(NamedTuple):
-    """Starts of the segments and their transition matrices, of every fit."""
-
-    starts: Float[Array, "M K nx"]
-    phi: Float[Array, "M K nx nx"]
+Starts = Float[Array, "M K nx"]  # of the segments of every fit
 
 
 class Way(NamedTuple):
@@ -71,8 +66,7 @@ class FreeRuns:
         self.sizes, self.memory_mb = sizes, memory_mb
         width = int(np.clip(TOGETHER // rows, 1, lanes)) if self.parallel else 1
         self.way = Way(sizes, self.parallel, width)
-        together = -(-lanes // ROOM) * ROOM if rows <= SHORT and not self.parallel else 1
-        self.room = max(together, width)
+        self.room = ROOM if rows <= SHORT and not self.parallel else width
         self.data = jax.device_put(arrange(records, self.length))
         self.looked_at = float(sum(np.sum(weight) for _, _, weight in records))
         wanted = rows * sizes.ny / (ROWS_PER_WEIGHT * sizes.total)
@@ -84,14 +78,13 @@ class FreeRuns:
         """How many rows of each output are looked at."""
         return np.full(self.sizes.ny, self.looked_at)
 
-    def carry(self, lanes: int) -> Carry:
+    def carry(self, lanes: int) -> Starts:
         """Before the first run nothing is known about the starts."""
-        K, nx = len(self.data.first), self.sizes.nx
-        return Carry(np.zeros((lanes, K, nx)), np.zeros((lanes, K, nx, nx)))
+        return np.zeros((lanes, len(self.data.first), self.sizes.nx))
 
     def expand(
-        self, w: Float[Array, "M P"], variance: Float[Array, "M ny"], carry: Carry, exact: bool
-    ) -> tuple[Expansion, Carry]:
+        self, w: Float[Array, "M P"], variance: Float[Array, "M ny"], carry: Starts, exact: bool
+    ) -> Expansion:
         """Sums at ``w``, whose trajectory starts at ``carry``.
 
         ``exact`` takes every row of ``JᵀJ``: the mean over all ways to thin it.
@@ -104,14 +97,13 @@ class FreeRuns:
             kept.append(self._by_lane(program, w, variance, carry))
         normal = np.mean([k.normal for k in kept], axis=0)
         first = kept[0]
-        found = Expansion(first.squares, first.gradient, normal)
-        return found, carry._replace(phi=first.phi)
+        return Expansion(first.squares, first.gradient, normal)
 
     def trial(
-        self, w: Float[Array, "M P"], carry: Carry, lanes: Bool[Array, " M"]
-    ) -> tuple[Float[Array, "M ny"], Carry]:
+        self, w: Float[Array, "M P"], carry: Starts, lanes: Bool[Array, " M"]
+    ) -> tuple[Float[Array, "M ny"], Starts]:
         """Squares at ``w`` and where its segments start, for some of the fits."""
-        squares, starts = np.full((len(w), self.sizes.ny), np.inf), np.array(carry.starts)
+        squares, starts = np.full((len(w), self.sizes.ny), np.inf), np.array(carry)
         few = np.flatnonzero(lanes)
 
         def program(*args: Any) -> tuple[jax.Array, ...]:
@@ -119,14 +111,14 @@ class FreeRuns:
 
         found, starts[few], change = self._by_lane(program, w[few], self.pick(carry, few))
         squares[few] = np.where(change[:, None] <= ACCEPTED, found, np.inf)
-        return squares, carry._replace(starts=starts)
+        return squares, starts
 
     def bend(
         self,
         w: Float[Array, "M P"],
         delta: Float[Array, "M P"],
         variance: Float[Array, "M ny"],
-        carry: Carry,
+        carry: Starts,
         lanes: Bool[Array, " M"],
     ) -> Float[Array, "M P"]:
         """``Σ Jᵀ ŷ'' / σ²`` with ``ŷ''`` the second derivative of the outputs along ``delta``."""
@@ -157,22 +149,20 @@ class FreeRuns:
             found.append(jax.tree.map(lambda v, n=count: v[:n], result))
         return found[0] if len(found) == 1 else jax.tree.map(lambda *v: np.concatenate(v), *found)
 
-    def merge(self, kept: Bool[Array, " M"], new: Carry, old: Carry) -> Carry:
+    def merge(self, kept: Bool[Array, " M"], new: Starts, old: Starts) -> Starts:
         """Starts of the fits whose step was kept."""
-        return jax.tree.map(
-            lambda a, b: np.where(kept.reshape(-1, *(1,) * (a.ndim - 1)), a, b), new, old
-        )
+        return np.where(kept[:, None, None], new, old)
 
-    def pick(self, carry: Carry, lanes: Array) -> Carry:
+    def pick(self, carry: Starts, lanes: Array) -> Starts:
         """The memory of some of the fits."""
-        return jax.tree.map(lambda v: v[lanes], carry)
+        return carry[lanes]
 
     def inside(self, weight: Sequence[Float[Array, " T"]]) -> tuple[Array, Bool[Array, " T"]]:
         """Which rows of :meth:`outputs` are rows of the records, and which of those count."""
         real = [np.arange(-(-len(k) // self.length) * self.length) < len(k) for k in weight]
         return np.concatenate(real), np.concatenate(weight) > 0
 
-    def outputs(self, w: Float[Array, "M P"], carry: Carry) -> tuple[Array, Array]:
+    def outputs(self, w: Float[Array, "M P"], carry: Starts) -> tuple[Array, Array]:
         """States and outputs of every fit, rows of all records one after the other."""
 
         def program(*args: Any) -> tuple[jax.Array, ...]:
@@ -206,9 +196,8 @@ def chunks(sizes: Sizes, rows: int, lanes: int, thin: int, memory_mb: float) -> 
     return max(1, int(np.ceil(8 * each * rows * lanes / (memory_mb * 2**20))))
 
 
-def _run(way: Way, data: Segments, w: jax.Array, carry: Carry) -> Run:
-    """Chord passes with the last ``Φ`` come first: they need no derivatives."""
-    return free_run(way.sizes, split(way.sizes, w), data, carry.starts, carry.phi, way.parallel)
+def _run(way: Way, data: Segments, w: jax.Array, starts: jax.Array) -> Run:
+    return free_run(way.sizes, split(way.sizes, w), data, starts, way.parallel)
 
 
 def _of_each(one: Callable[..., Any], width: int, count: Any, *args: Any) -> Any:
@@ -237,16 +226,16 @@ def _of_each(one: Callable[..., Any], width: int, count: Any, *args: Any) -> Any
 
 @kept((0,))
 def _trial(
-    way: Way, data: Segments, count: int, w: Float[Any, "M P"], carry: Carry
+    way: Way, data: Segments, count: int, w: Float[Any, "M P"], starts: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Squares, starts of the segments, how much those moved in the last pass; states, outputs."""
 
-    def one(w: jax.Array, carry: Carry) -> tuple[jax.Array, ...]:
-        run = _run(way, data, w, carry)
+    def one(w: jax.Array, starts: jax.Array) -> tuple[jax.Array, ...]:
+        run = _run(way, data, w, starts)
         squares = jnp.sum(data.weight[..., None] * (run.y - data.y) ** 2, axis=(0, 1))
         return squares, run.starts, run.change, run.x, run.y
 
-    found: tuple[jax.Array, ...] = _of_each(one, way.width, count, w, carry)
+    found: tuple[jax.Array, ...] = _of_each(one, way.width, count, w, starts)
     return found
 
 
@@ -260,14 +249,14 @@ def _expand(
     count: int,
     w: jax.Array,
     variance: jax.Array,
-    carry: Carry,
+    starts: jax.Array,
 ) -> Sums:
-    def one(w: jax.Array, variance: jax.Array, carry: Carry) -> Sums:
-        run, at = _run(way, data, w, carry), split(way.sizes, w)
+    def one(w: jax.Array, variance: jax.Array, starts: jax.Array) -> Sums:
+        run, at = _run(way, data, w, starts), split(way.sizes, w)
         place = (way.sizes, at, data, run.x, run.y, variance)
         return sums(*place, thin, offset, pieces, way.parallel)
 
-    found: Sums = _of_each(one, way.width, count, w, variance, carry)
+    found: Sums = _of_each(one, way.width, count, w, variance, starts)
     return found
 
 
@@ -280,19 +269,19 @@ def _bend(
     w: jax.Array,
     delta: jax.Array,
     variance: jax.Array,
-    carry: Carry,
+    starts: jax.Array,
 ) -> jax.Array:
     """The second derivative by central differences, then one gradient with it as the residual."""
 
-    def one(w: jax.Array, delta: jax.Array, variance: jax.Array, carry: Carry) -> jax.Array:
-        run, at = _run(way, data, w, carry), split(way.sizes, w)
-        more = _run(way, data, w + DIFFERENCE * delta, carry)
-        less = _run(way, data, w - DIFFERENCE * delta, carry)
+    def one(w: jax.Array, delta: jax.Array, variance: jax.Array, starts: jax.Array) -> jax.Array:
+        run, at = _run(way, data, w, starts), split(way.sizes, w)
+        more = _run(way, data, w + DIFFERENCE * delta, starts)
+        less = _run(way, data, w - DIFFERENCE * delta, starts)
         second = (more.y - 2 * run.y + less.y) / DIFFERENCE**2
         place = (way.sizes, at, data._replace(y=run.y - second), run.x, run.y, variance)
         found = sums(*place, BLOCK, 0, pieces, way.parallel)
         there = (more.change <= ACCEPTED) & (less.change <= ACCEPTED)
         return jnp.where(there, found.gradient, jnp.nan)
 
-    found: jax.Array = _of_each(one, way.width, count, w, delta, variance, carry)
+    found: jax.Array = _of_each(one, way.width, count, w, delta, variance, starts)
     return found

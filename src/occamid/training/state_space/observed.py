@@ -127,7 +127,7 @@ def disturbance(
     rows = slice(max(record.lead, len(record) - ROWS), None)
     u, y = record.u[rows][:, inputs], record.y[rows]
     z = np.concatenate([u[1:], y[:-1]], axis=1)
-    room = roomy(len(z), 512, 1)  # models and records of about one size share a program
+    room = roomy(len(z), 1024, 1)  # models and records of about one size share a program
     more, seen = ((0, room - len(z)), (0, 0)), np.arange(room) < len(z)
     large, wide = in_room(network, flatten(network, weights))
     with jax.enable_x64(True):

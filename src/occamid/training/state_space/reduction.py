@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from occamid.training.criterion import effective_rows
 from occamid.training.state_space import levenberg
 from occamid.training.state_space.fit import Data, Report, Stage, run
-from occamid.training.state_space.normal_equations import Carry, FreeRuns
+from occamid.training.state_space.normal_equations import FreeRuns, Starts
 from occamid.training.state_space.priors import groups, order_mask, prior_of
 from occamid.training.state_space.resizing import picked, repacked
 from occamid.training.state_space.smaller import (
@@ -123,7 +123,7 @@ def _begun(
     w: Sequence[Array],
     mask: Sequence[Array],
     alpha: Sequence[Array],
-    carry: Carry | None = None,
+    carry: Starts | None = None,
 ) -> Stage:
     """Fits that begin here, which is the centre of the prior of their linear part.
 

@@ -34,7 +34,6 @@ class Sums(NamedTuple):
     squares: Float[Any, " ny"]
     gradient: Float[Any, " P"]
     normal: Float[Any, "P P"]
-    phi: Float[Any, "K nx nx"]
 
 
 class Blocks(NamedTuple):
@@ -84,20 +83,18 @@ def sums(
     """
     blocks = _in_order(sizes, data, x, y, variance, chunks)
 
-    def one(carried: tuple, chunk: Blocks) -> tuple[tuple, Array]:
+    def one(carried: tuple, chunk: Blocks) -> tuple[tuple, None]:
         S, gradient, normal = carried
-        S, rows, g, Q = _chunk(sizes, w, chunk, thin, offset, S, parallel)
-        return (S, gradient + g, normal + rows.T @ rows), Q
+        S, rows, g = _chunk(sizes, w, chunk, thin, offset, S, parallel)
+        return (S, gradient + g, normal + rows.T @ rows), None
 
     width = sizes.parts[0][0] * sizes.parts[0][1] + sizes.parts[1][0] * sizes.parts[1][1]
     S = jnp.zeros((sizes.nx, width + sizes.records * sizes.nx), x.dtype)
     S = S.at[:, width:].set(_identity(sizes, jax.nn.one_hot(data.record[0], sizes.records)))
     zeros = jnp.zeros(sizes.total, x.dtype), jnp.zeros((sizes.total, sizes.total), x.dtype)
-    (_, gradient, normal), Q = jax.lax.scan(one, (S, *zeros), blocks)
+    (_, gradient, normal), _ = jax.lax.scan(one, (S, *zeros), blocks)
     squares = jnp.sum(data.weight[..., None] * (y - data.y) ** 2, axis=(0, 1))
-    K = data.u.shape[1]
-    Q = Q.reshape(-1, sizes.nx, sizes.nx)[: K * (len(x) // BLOCK)]
-    return Sums(squares, gradient, thin * normal, _products(Q.reshape(K, -1, *Q.shape[1:])))
+    return Sums(squares, gradient, thin * normal)
 
 
 def _in_order(
@@ -150,8 +147,8 @@ def _chunk(
     offset: Array | int,
     S: Array,
     parallel: bool,
-) -> tuple[Array, Array, Array, Array]:
-    """One chunk: ``S`` behind it, rows of J, its share of the gradient, and every block's ``Φ``."""
+) -> tuple[Array, Array, Array]:
+    """One chunk: ``S`` behind it, rows of J, and its share of the gradient."""
     nx, ny = sizes.nx, sizes.ny
     phi = features(sizes, w, blocks.x, blocks.u)
     pick = jax.nn.one_hot(offset + thin * np.arange(BLOCK // thin), BLOCK, dtype=phi.dtype)
@@ -174,7 +171,7 @@ def _chunk(
     gradient = jnp.sum(rows[:, -1], axis=0)
     by_out = jnp.einsum("njo,njo,njk->ok", blocks.scale, blocks.miss, phi).ravel()
     rows = _ordered(sizes, rows[:, :-1].reshape(len(direct), -1), direct)
-    return S, rows, _ordered(sizes, gradient[None], by_out[None])[0], Q
+    return S, rows, _ordered(sizes, gradient[None], by_out[None])[0]
 
 
 def _ordered(sizes: Sizes, through: Array, direct: Array) -> Array:
@@ -213,13 +210,3 @@ def _responses(sizes: Sizes, w: Weights, blocks: Blocks, h: Array, pick: Array) 
     by_row = (jnp.moveaxis(v, 1, 0) for v in (1 - h**2, blocks.scale, blocks.miss))
     Q, (P, units) = jax.lax.scan(back, start, (*by_row, pick.T), reverse=True)
     return Responses(P, units, Q)
-
-
-def _products(Q: Float[Array, "K n nx nx"]) -> Float[Array, "K nx nx"]:
-    """``Q_n ⋯ Q_1`` of every segment."""
-
-    def step(found: Array, one: Array) -> tuple[Array, None]:
-        return one @ found, None
-
-    eye = jnp.broadcast_to(jnp.eye(Q.shape[-1], dtype=Q.dtype), (len(Q), *Q.shape[2:]))
-    return jax.lax.scan(step, eye, jnp.moveaxis(Q, 1, 0))[0]

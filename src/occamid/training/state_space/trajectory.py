@@ -8,8 +8,8 @@ together.  With ``e_k`` the end of segment k started at ``s_k`` and ``Φ_k = ∂
 
 a linear recursion over the segments: a scan on a CPU, an associative scan where there are many
 processors.  One segment a record is the plain scan; segments of one row are Newton's method on the
-whole trajectory.  With ``Φ`` from earlier weights the same recursion is a chord method, whose
-passes cost no derivatives.
+whole trajectory.  Near its end the last ``Φ`` is good enough: the same recursion is then a chord
+method, whose passes cost no derivatives.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from jaxtyping import Bool, Float, Int
 
 TOLERANCE = 1e-9  # the largest change of a state, in standard deviations, that ends Newton's loop
 PASSES, CHORDS = 30, 8  # at most; the first from METHOD section 9
+NEAR = 1e-5  # the change of a Newton pass, which squares, after which chords do
 
 
 class Sizes(NamedTuple):
@@ -180,44 +181,34 @@ def follow(
 
 
 def free_run(
-    sizes: Sizes,
-    w: Weights,
-    data: Segments,
-    starts: Float[Any, "K nx"],
-    phi: Float[Any, "K nx nx"] | None,
-    parallel: bool,
+    sizes: Sizes, w: Weights, data: Segments, starts: Float[Any, "K nx"], parallel: bool
 ) -> Run:
-    """The trajectory from guessed starts.
-
-    Where ``phi`` is given, chord passes come first; Newton passes follow if those did not arrive.
-    """
+    """The trajectory from guessed starts: Newton passes, then chords with the last one's ``Φ``."""
     inside = jnp.where(data.first[:, None], w.first[data.record], starts)
     blank = jnp.zeros((*data.u.shape[:2], sizes.nx), starts.dtype)
     run = Run(blank, data.y, inside, jnp.asarray(jnp.inf), jnp.asarray(0))
-    if phi is not None:
-        run = _passes(sizes, w, data, run, phi, parallel, CHORDS)
-        arrived = jnp.isfinite(run.change)
-        run = run._replace(starts=jnp.where(arrived, run.starts, inside))
-    run = _passes(sizes, w, data, run, None, parallel, PASSES)
-    return run._replace(y=features(sizes, w, run.x, data.u) @ w.out.T)
+    phi = jnp.zeros((*inside.shape, sizes.nx), starts.dtype)
 
-
-def _passes(
-    sizes: Sizes, w: Weights, data: Segments, run: Run, phi: Array | None, parallel: bool, most: int
-) -> Run:
-    """Passes until the starts rest; none where they do already."""
-
-    def again(run: Run) -> Array:
-        trying = (run.passes == 0) | jnp.isfinite(run.change)
-        return trying & (run.change > TOLERANCE) & (run.passes < most)
-
-    def one(run: Run) -> Run:
-        x, ends, slopes = lockstep(sizes, w, data.u, run.starts, phi is None)
-        chosen = slopes if phi is None else phi
-        assert chosen is not None
-        starts = follow(data, w.first, run.starts, ends, chosen, parallel)
+    def closed(run: Run, ends: Array, phi: Array) -> tuple[Array, Array]:
+        """Starts without gaps, and how far that is from where they were."""
+        starts = follow(data, w.first, run.starts, ends, phi, parallel)
         change = jnp.max(jnp.abs(starts - run.starts))
-        change = jnp.where(jnp.all(jnp.isfinite(ends)), change, jnp.inf)
-        return Run(x, run.y, starts, change, run.passes + 1)
+        return starts, jnp.where(jnp.all(jnp.isfinite(ends)), change, jnp.inf)
 
-    return jax.lax.while_loop(again, one, run._replace(passes=jnp.asarray(0)))
+    def newton(so_far: tuple[Run, Array]) -> tuple[Run, Array]:
+        x, ends, phi = lockstep(sizes, w, data.u, so_far[0].starts, True)
+        assert phi is not None
+        return Run(x, data.y, *closed(so_far[0], ends, phi), so_far[0].passes + 1), phi
+
+    def chord(run: Run) -> Run:
+        x, ends, _ = lockstep(sizes, w, data.u, run.starts, False)
+        return Run(x, data.y, *closed(run, ends, phi), run.passes + 1)
+
+    def going(run: Run, near: float, most: int) -> Array:
+        trying = (run.passes == 0) | jnp.isfinite(run.change)
+        return trying & (run.change > near) & (run.passes < most)
+
+    run, phi = jax.lax.while_loop(lambda r: going(r[0], NEAR, PASSES), newton, (run, phi))
+    near = run._replace(passes=jnp.where(run.change > NEAR, CHORDS, 0))
+    near = jax.lax.while_loop(lambda r: going(r, TOLERANCE, CHORDS), chord, near)
+    return near._replace(y=features(sizes, w, near.x, data.u) @ w.out.T)
