@@ -33,7 +33,8 @@ def start(home: Path, out: str, *more: str) -> subprocess.Popen[str]:
 
 
 def done(out: Path) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in out.glob("assets/*/asset.json")}
+    """When each asset was written; a hidden folder was still in the making at a kill."""
+    return {path: path.stat().st_mtime_ns for path in out.glob("assets/[!.]*/asset.json")}
 
 
 def enough(out: Path, assets: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,12 +87,14 @@ def test_one_piece_is_no_evidence() -> None:
 # --- the choice ---------------------------------------------------------------------------------
 
 
-def chosen(squares: dict[str, Array]) -> tuple[str, str]:
+def chosen(squares: dict[str, Array], sizes: dict[str, int] | None = None) -> tuple[str, str]:
     """The choice between families with these mean squares of pieces of 20 rows, a fold each."""
-    heard = {
-        name: Hearing(misses=[[np.full((20, 1), np.sqrt(value))] for value in values[0]])
-        for name, values in squares.items()
-    }
+    heard = {}
+    for name, values in squares.items():
+        misses = [[np.full((20, 1), np.sqrt(value))] for value in values[0]]
+        model: Any = SimpleNamespace(parameters_in_all=(sizes or {}).get(name, 1))
+        fold: Any = None
+        heard[name] = Hearing([(model, fold)] * len(misses), misses)
     return choose([f for f in TRIED if f.name in squares], heard, np.ones(1))
 
 
@@ -126,6 +129,25 @@ def test_the_simplest_kind_within_one_standard_error(
         assert grounds == f"{found} has the smallest free-run error on held-back data"
     else:
         assert grounds.startswith(f"{found} is of a simpler kind than {best} and, within one stand")
+
+
+@pytest.mark.parametrize(
+    ("squares", "expected", "grounds"),
+    [
+        ({"a": (1.01, 1.2, 0.8), "b": (1.0, 1.19, 0.79)}, "a", "a is smaller than b and errs le"),
+        ({"a": (1.03, 1.2, 0.83), "b": (1.0, 1.19, 0.79)}, "b", "b has the smallest free-run er"),
+        ({"a": (1.0, 1.2, 0.8), "b": (1.0, 1.2, 0.8)}, "a", "a has the smallest free-run error"),
+        # it stands for its kind where another one is best, too
+        ({"a": (1.01, 1.2, 0.8), "b": (1.0, 1.2, 0.8), "c": (0.5, 1.4, 1.0)}, "a", "a is of a sim"),
+    ],
+)
+def test_the_smallest_of_a_kind_that_is_about_as_good(
+    squares: dict[str, tuple[float, ...]], expected: str, grounds: str
+) -> None:
+    sizes = {"a": 3, "b": 50, "c": 4}
+    found, why = chosen({name: pieces(*v) for name, v in squares.items()}, sizes)
+    assert found == expected
+    assert why.startswith(grounds)
 
 
 # --- what to expect -----------------------------------------------------------------------------

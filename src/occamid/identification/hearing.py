@@ -30,6 +30,11 @@ class Hearing:
     failed: str = ""
     hopeless: bool = False
 
+    @property
+    def parameters(self) -> float:
+        """How many its models have, the mean over the folds."""
+        return float(np.mean([m.parameters_in_all for m, _ in self.models])) if self.models else 0.0
+
 
 def as_used(model: Ensemble, part: Part) -> Part:
     """A held-back part as a user's run begins: after the first outputs that the model asks for.

@@ -37,7 +37,8 @@ from occamid.identification.progress import Clock
 from occamid.identification.thinning import between, lighter, thin
 
 Array = np.ndarray
-PRICE = 1.05  # the most that simplicity may cost, in error on held-back data
+PRICE = 1.05  # the most that simplicity may cost, in error on held-back data,
+SMALLER = 1.01  # and that fewer parameters may, where families are of one kind
 HOPELESS = (4.0, 2.0)  # times the best error after one fold, and later: tried no further
 PLENTY = 8  # cores, from which on all folds are heard at once, of what would be given up, too
 MANY = 500  # held-back rows without which one fold is not enough to say so
@@ -281,18 +282,29 @@ def _trials(
 def choose(
     tried: Sequence[Family], heard: Mapping[str, Hearing], spread: Float[Array, " ny"]
 ) -> tuple[str, str]:
-    """The best family of the simplest kind within one standard error and :data:`PRICE`."""
+    """The best family of the simplest kind within one standard error and :data:`PRICE`.
+
+    Of a kind the smallest one stands for it that errs within :data:`SMALLER` of its best.
+    """
     pieces = _pieces(heard, spread)
     squares = {f.name: mean_square(pieces[f.name]) for f in tried if f.name in pieces}
     best = min(squares, key=lambda name: squares[name])
     kinds = {f.name: f.kind for f in tried}
     for kind in dict.fromkeys(kinds[name] for name in squares):
-        own = min((n for n in squares if kinds[n] == kind), key=lambda n: squares[n])
+        of_kind = {n: square for n, square in squares.items() if kinds[n] == kind}
+        least = min(of_kind.values())
+        near = [n for n in of_kind if of_kind[n] <= SMALLER**2 * least]
+        own = min(near, key=lambda n: (heard[n].parameters, of_kind[n]))
         mean, error = difference(pieces[own], pieces[best])
-        if own == best or (mean <= error and squares[own] <= PRICE**2 * squares[best]):
+        if kind == kinds[best] or (mean <= error and squares[own] <= PRICE**2 * squares[best]):
             break
     if own == best:
         return own, f"{own} has the smallest free-run error on held-back data"
+    if kind == kinds[best]:
+        return own, (
+            f"{own} is smaller than {best} and errs less than {SMALLER - 1:.0%} more on held-back "
+            "data"
+        )
     return own, (
         f"{own} is of a simpler kind than {best} and, within one standard error, as good on "
         "held-back data"

@@ -115,7 +115,8 @@ def _error(hearing: Hearing, spread: Float[Array, " ny"]) -> float:
 
 
 def _without(hearing: Hearing, fold: int) -> Hearing:
-    return Hearing(misses=hearing.misses[:fold] + hearing.misses[fold + 1 :])
+    models, misses = hearing.models, hearing.misses
+    return Hearing(models[:fold] + models[fold + 1 :], misses[:fold] + misses[fold + 1 :])
 
 
 def beside(models: list[Ensemble], shares: Float[Array, " m"]) -> Ensemble:
