@@ -16,7 +16,12 @@ from occamid.errors import DataError
 from occamid.export.description import describe
 from occamid.export.recursion import Numbers, initial_state, step
 from occamid.identification import assemble
-from occamid.identification.assemble import Workshop, free_run_errors
+from occamid.identification.assemble import (
+    Workshop,
+    free_run_errors,
+    free_run_misses,
+    runs_away,
+)
 from occamid.identification.families import every_family, families
 from occamid.identification.folds import whole
 from occamid.identification.options import BUDGETS, Options
@@ -92,20 +97,43 @@ def test_a_family_takes_its_part_of_another_ones_training(monkeypatch: pytest.Mo
     assert len(trained) == 2
 
 
-def test_what_runs_away_in_time_is_heard_where_there_is_nothing_else() -> None:
-    """A pole just beyond the circle: fine through its record, far off when inputs come again."""
+def test_what_runs_away_in_time_is_used_where_all_else_is_far_worse() -> None:
+    """A pole beyond the circle: fine through its record, far off when inputs come again."""
     u = np.sin(np.arange(300) / 7.0)[:, None]
     y = np.zeros((300, 1))
     for t in range(1, 300):
-        y[t] = 1.004 * y[t - 1] + u[t - 1]
+        y[t] = 1.01 * y[t - 1] + u[t - 1]
     record = Record(u=u, y=y)
-    models = [fit.model for fit in fit_arx([record])[:2]]
-    assert not np.isfinite(free_run_errors(models, [record])).any()
-    assert np.isfinite(free_run_errors(models, [record], in_time=False)).any()
-    posteriors = [fit_posterior(model, [record]) for model in models]
-    with pytest.raises(DataError, match="no model is usable"):
-        Workshop(whole([record]), BUDGETS["quick"])._usable(posteriors)
-    assert Workshop(whole([record]), BUDGETS["quick"], only_heard=True)._usable(posteriors)
+    unstable = [fit.model for fit in fit_arx([record])[:2]]
+    assert free_run_misses(unstable, [record])[1].all()
+    assert np.isfinite(free_run_errors(unstable, [record])).all()
+    posteriors = [fit_posterior(model, [record]) for model in unstable]
+    assert Workshop(whole([record]), BUDGETS["quick"])._usable(posteriors)
+
+
+def test_of_models_as_good_those_that_stay_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what would run away fits a little better, but not where it fits far better."""
+    misses = np.array([1.0, 1.2, 1.6])[:, None, None] * np.ones((3, 5, 1))
+    wild = np.array([True, False, False])
+    monkeypatch.setattr(assemble, "free_run_misses", lambda *_: ([misses], wild))
+    assert free_run_errors([], []).tolist() == pytest.approx([np.inf, 1.2, 1.6])
+    misses[1:] *= 2
+    assert free_run_errors([], []).tolist() == pytest.approx([1.0, 2.4, 3.2])
+    wild[:] = True
+    assert free_run_errors([], []).tolist() == pytest.approx([1.0, 2.4, 3.2])
+
+
+@pytest.mark.parametrize("more", [300, 900])
+def test_integrators_drift_and_unstable_poles_run_away(more: int) -> None:
+    """Steps integrated once and twice, from the beginning or from the end; exponentials."""
+    t = np.arange(300.0 + more)
+    drifts = [20 * (t / 300), 4 * (t / 300) ** 2]
+    late = [np.sin(t) + np.maximum(0, t - 300) ** d for d in (1, 2)]
+    inside = [9 * np.sin(t), (t / 300) ** 1.5, 1.003**t / 6]
+    grown = [g**t - 20 for g in (1.02, 1.03, 1.1)] + [0.01 * 1.02**t]
+    wild = [np.where(t > 400, np.nan, 1.0), np.where(t > 299 + more / 2, np.inf, 1.0)]
+    runs = np.stack([*drifts, *late, *inside, *grown, *wild])
+    assert runs_away(runs[:, :, None], more).tolist() == [False] * 7 + [True] * 6
 
 
 def test_equations_that_cannot_be_solved_end_a_family_and_not_the_run(

@@ -42,10 +42,14 @@ from occamid.training.train import Progress, train
 
 Array = np.ndarray
 T = TypeVar("T", Model, Refined)
-WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
+WORST = (
+    1.5  # members whose free-run error exceeds the median by this factor are left out, and those
+)
+# that go farther than another one by it after the records
 FEWER_STATES = 1.1  # times the smallest error that a model with fewer states is worth
 BEYOND = 3, 5_000  # times its rows, and rows at most, that the longest record is continued by
-FARTHEST = 10.0  # times the farthest output of the records: a run that leaves this is running away
+FARTHEST = 10.0  # times the farthest output of the records, where a run may be running away
+GROWING = 10.0  # times as far in the second half of what is added as in the first: it is
 SIMPLE_ORDERS = 10  # the largest of an output-error model: each costs a refinement, and
 SIMPLE_COST = 2.5e8  # rows × outputs × weights², what a step of it costs, is no more than this
 
@@ -54,7 +58,6 @@ SIMPLE_COST = 2.5e8  # rows × outputs × weights², what a step of it costs, is
 class Workshop:
     """One set of records and what is made of it; families of equal settings share a batch.
 
-    Models of a fold are ``only_heard``: there one that would run away in time is better than none.
     Inputs of the records were moved by their ``dead`` times, which the models' terms then say.
     """
 
@@ -62,7 +65,6 @@ class Workshop:
     budget: Budget
     checkpoints: Checkpoints | None = None
     room: Shape | None = None
-    only_heard: bool = False
     dead: tuple[int, ...] = ()
     batches: dict[Settings, Batch] = field(default_factory=dict)
 
@@ -181,22 +183,15 @@ class Workshop:
         From a few known outputs a model with more states than the process may begin so badly that
         its better fit is worth nothing, and farther out than it was fitted it errs more.
         """
-        orders: dict[int, list[Posterior]] = {}
-        for posterior in posteriors:
-            orders.setdefault(posterior.model.neurons[0], []).append(posterior)
-        errors = {
-            order: np.min(free_run_errors([p.model for p in own], self.records))
-            for order, own in orders.items()
-        }
-        near = [n for n, error in errors.items() if error <= FEWER_STATES * min(errors.values())]
-        return orders[min(near, default=next(iter(orders)))]
+        models = [p.model for p in posteriors]
+        orders = np.array([model.neurons[0] for model in models])
+        errors = free_run_errors(models, self.records)
+        order = np.min(orders[errors <= FEWER_STATES * np.min(errors)])
+        return [p for p, n in zip(posteriors, orders, strict=True) if n == order]
 
     def _usable(self, posteriors: Sequence[Posterior]) -> list[Posterior]:
         """Members whose free run on these records is not far worse than the others'."""
-        models = [p.model for p in posteriors]
-        errors = free_run_errors(models, self.records)
-        if self.only_heard and not np.isfinite(errors).any():
-            errors = free_run_errors(models, self.records, in_time=False)
+        errors = free_run_errors([p.model for p in posteriors], self.records)
         if not np.isfinite(errors).any():
             raise DataError(
                 "no model is usable in free run; use more data, other lags or more effort."
@@ -206,19 +201,20 @@ class Workshop:
         return [p for p, e in zip(posteriors, errors, strict=True) if e <= worst]
 
 
-def free_run_errors(
-    models: Sequence[Model], records: Sequence[Record], in_time: bool = True
-) -> Float[Array, " K"]:
+def free_run_errors(models: Sequence[Model], records: Sequence[Record]) -> Float[Array, " K"]:
     """Free-run error of each model over all outputs, in standard deviations; infinite if wild.
 
-    Wild is what leaves the records, and ``in_time`` what would do so after them, too.
+    Wild is what leaves the records and, unless all others are far worse, what would do so after
+    them: models of an unstable process do.
     """
     misses, wild = free_run_misses(models, records)
     if not misses:  # too short to tell any from the others
         return np.zeros(len(models))
     with np.errstate(all="ignore"):
         errors = np.sqrt(np.mean(np.concatenate(misses, axis=1) ** 2, axis=(1, 2)))
-    return np.where(np.isfinite(errors) & ~(wild & in_time), errors, np.inf)
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    tame = np.where(wild, np.inf, errors)
+    return tame if np.min(tame) <= WORST * np.min(errors) else errors
 
 
 def free_run_misses(
@@ -227,7 +223,7 @@ def free_run_misses(
     """Errors of the free runs through every record, in standard deviations, and who runs away.
 
     The inputs of the longest record come again and again: nothing may leave the outputs' range by
-    far then.
+    far then, but for an integrator's drift.
     """
     members = members_of(models)
     scaling = members.like.scaling
@@ -245,10 +241,27 @@ def free_run_misses(
         with np.errstate(all="ignore"):
             run = members.free_run(u, r.y[:first])
             misses.append((run[:, : len(r)] - r.y)[:, first:] / scaling.y_std)
-        if more:
-            far = np.max(np.abs(r.y - scaling.y_mean), axis=0)
-            wild = ~(np.abs(run - scaling.y_mean) <= FARTHEST * far).all(axis=(1, 2))
+            if more:
+                far = np.max(np.abs(r.y - scaling.y_mean), axis=0)
+                wild = runs_away((run - scaling.y_mean) / far, more)
     return misses, wild
+
+
+def runs_away(run: Float[Array, "K T ny"], more: int) -> Bool[Array, " K"]:
+    """Which runs leave the range, where one is as far as any output of a record is.
+
+    An integrator whose input is not zero in the mean drifts, and so would the process: in the
+    second half of the ``more`` rows after the record it moves as far as in the first, three times
+    as far where a step is integrated twice.  An exponential moves farther and farther.
+    """
+    end, half = run.shape[1] - more, run.shape[1] - more // 2
+    with np.errstate(all="ignore"):
+        first, second = (
+            np.max(np.abs(run[:, a:b] - run[:, [a - 1]]), axis=(1, 2))
+            for a, b in ((end, half), (half, run.shape[1]))
+        )
+        inside = np.max(np.abs(run), axis=(1, 2)) <= FARTHEST
+        return ~(inside | (second <= GROWING * first))
 
 
 def best_models(batch: Batch, count: int) -> list[Model]:

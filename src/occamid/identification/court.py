@@ -103,7 +103,7 @@ class Court:
         budget = self.options.budget.for_folds()
         shop = Workshop.of(
             fold.lesson, self.options, budget,
-            checkpoints=self.checkpoints, room=fold.shape, only_heard=True,
+            checkpoints=self.checkpoints, room=fold.shape,
         )  # fmt: skip
         missing = "too few rows"
         try:

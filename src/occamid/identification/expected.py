@@ -101,7 +101,7 @@ def learning_gain(
         bar = clock.sub(f"learning curve {number + 1}: {family.name}")
         try:
             budget = options.budget.for_folds()
-            shop = Workshop.of(fold.fewer, options, budget, room=fold.shape, only_heard=True)
+            shop = Workshop.of(fold.fewer, options, budget, room=fold.shape)
             tried = every_family(options, shop.records, given)
             own = next(f for f in tried if f.name == family.name)
             return shop.model(own, bar)

@@ -128,7 +128,7 @@ def error(fold: Fold, name: str, change: Change, given: int) -> float:
     """Mean square of a family's held-back errors in one fold, in standard deviations."""
     options = Options()
     budget = options.budget.for_folds()
-    shop = Workshop.of(fold.lesson, options, budget, room=fold.shape, only_heard=True)
+    shop = Workshop.of(fold.lesson, options, budget, room=fold.shape)
     own = {f.name: f for f in families.every_family(options, shop.records, given)}
     if name not in own:
         return np.nan
