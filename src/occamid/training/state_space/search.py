@@ -59,7 +59,6 @@ from occamid.training.state_space.trajectory import split
 Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
 AS_GOOD = 1.05  # times the best score: a smaller order, or fewer units, are taken
-BEHIND = 2.0  # times the best score: such a restart is not finished
 SHORTEST = 60  # rows in all that a fit is made of
 FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations
 NONE = "no state-space model runs free on these records"
@@ -292,15 +291,16 @@ def _place(stages: Sequence[Stage], fit: int) -> tuple[Stage, int]:
 
 
 def by_score(data: Data, stages: Sequence[Stage], members: int) -> list[Stage]:
-    """The best restarts on the scored rows, whatever their order; none that is far behind.
+    """The best restarts on the scored rows, whatever their order.
 
-    The first is the best one of the smallest order about as good as the best.
+    The first is the best one of the smallest order about as good as the best.  However far the
+    others are behind now: a median of a few errs less than one that was lucky on these rows.
     """
     orders, scores = all_scores(data, stages)
     best = {n: np.min(scores[orders == n]) for n in np.unique(orders)}
     order = next(n for n in sorted(best) if best[n] <= AS_GOOD * min(best.values()))
     ranked = np.argsort(np.where((orders == order) & (scores == best[order]), 0.0, scores))
-    return those(stages, ranked[scores[ranked] <= BEHIND * scores.min()][:members])
+    return those(stages, ranked[np.isfinite(scores[ranked])][:members])
 
 
 def finalists(data: Data, stages: Sequence[Stage], restarts: int) -> list[Stage]:
