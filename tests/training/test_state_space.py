@@ -22,6 +22,7 @@ from occamid.training.state_space import (
     search,
     start,
 )
+from occamid.training.state_space import trajectory as trajectories
 from occamid.training.state_space.fit import Data, error, linear, nonlinear, run
 from occamid.training.state_space.fitted import Fitted, as_flat, as_network, basis_changes
 from occamid.training.state_space.normal_equations import FreeRuns, chunks
@@ -121,6 +122,21 @@ def test_newton_over_segments_equals_a_plain_scan(length: int, parallel: bool) -
     _, run = trajectory(length, parallel)
     np.testing.assert_allclose(in_order(run.y, rows(), length), dense()[0], rtol=0, atol=1e-8)
     assert run.change < 1e-9
+    assert length < 80 or run.passes <= 2
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_chords_end_what_newton_began(monkeypatch: pytest.MonkeyPatch, parallel: bool) -> None:
+    """Newton passes alone, and two of them with chords, find the same trajectory."""
+    _, alone = trajectory(16, parallel)
+    monkeypatch.setattr(trajectories, "PASSES", int(alone.passes) - 1)
+    _, short = trajectory(16, parallel)
+    assert short.change > 1e-9  # one pass less does not arrive
+    monkeypatch.setattr(trajectories, "NEAR", float(short.change))
+    _, both = trajectory(16, parallel)
+    assert both.change < 1e-9
+    assert both.passes >= alone.passes  # chords took the place of the last one
+    np.testing.assert_allclose(both.x, alone.x, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize(("pieces", "parallel"), [(1, False), (3, False), (3, True)])

@@ -42,10 +42,7 @@ from occamid.training.train import Progress, train
 
 Array = np.ndarray
 T = TypeVar("T", Model, Refined)
-WORST = (
-    1.5  # members whose free-run error exceeds the median by this factor are left out, and those
-)
-# that go farther than another one by it after the records
+WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
 FEWER_STATES = 1.1  # times the smallest error that a model with fewer states is worth
 BEYOND = 3, 5_000  # times its rows, and rows at most, that the longest record is continued by
 FARTHEST = 10.0  # times the farthest output of the records, where a run may be running away
@@ -252,7 +249,8 @@ def runs_away(run: Float[Array, "K T ny"], more: int) -> Bool[Array, " K"]:
 
     An integrator whose input is not zero in the mean drifts, and so would the process: in the
     second half of the ``more`` rows after the record it moves as far as in the first, three times
-    as far where a step is integrated twice.  An exponential moves farther and farther.
+    as far where a step is integrated twice.  An exponential moves farther and farther; one that
+    grows by less than :data:`GROWING` counts as a drift, for estimated poles scatter around one.
     """
     end, half = run.shape[1] - more, run.shape[1] - more // 2
     with np.errstate(all="ignore"):

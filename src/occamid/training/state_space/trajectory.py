@@ -204,11 +204,11 @@ def free_run(
         x, ends, _ = lockstep(sizes, w, data.u, run.starts, False)
         return Run(x, data.y, *closed(run, ends, phi), run.passes + 1)
 
-    def going(run: Run, near: float, most: int) -> Array:
+    def going(run: Run, near: float, most: Array | int) -> Array:
         trying = (run.passes == 0) | jnp.isfinite(run.change)
         return trying & (run.change > near) & (run.passes < most)
 
     run, phi = jax.lax.while_loop(lambda r: going(r[0], NEAR, PASSES), newton, (run, phi))
-    near = run._replace(passes=jnp.where(run.change > NEAR, CHORDS, 0))
-    near = jax.lax.while_loop(lambda r: going(r, TOLERANCE, CHORDS), chord, near)
-    return near._replace(y=features(sizes, w, near.x, data.u) @ w.out.T)
+    most = run.passes + jnp.where(run.change <= NEAR, CHORDS, 0)
+    run = jax.lax.while_loop(lambda r: going(r, TOLERANCE, most), chord, run)
+    return run._replace(y=features(sizes, w, run.x, data.u) @ w.out.T)
