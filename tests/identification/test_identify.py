@@ -13,6 +13,7 @@ from occamid import DataError, Fit, Options, Record, SettingsError, identify, lo
 from occamid.data import twins
 from occamid.identification.assemble import Workshop
 from occamid.identification.families import Family, families
+from occamid.identification.identify import _Bench
 from occamid.identification.options import BUDGETS, Budget
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import Judgement, judge
@@ -62,6 +63,38 @@ def test_what_fails_on_all_data_gives_way(
     assert fit.family.name == chosen
     assert said in fit.grounds
     assert set(fit.shares) <= {"linear", "curved"} - ({"linear"} if chosen == "curved" else set())
+
+
+@pytest.mark.parametrize(
+    ("own", "chosen", "said"),
+    [
+        ({"linear": 1.4}, "linear", ""),
+        ({"linear": 2.0}, "curved", "let expect); curved is next"),
+        ({"linear": 2.0, "curved": 3.0}, "linear", "linear is taken, for no other promises less"),
+        ({"linear": 1.7}, "linear", "linear is taken, for no other promises less"),
+    ],
+)
+def test_a_model_worse_on_its_own_data_than_on_held_back_ones_is_doubted(
+    monkeypatch: pytest.MonkeyPatch, own: dict[str, float], chosen: str, said: str
+) -> None:
+    """Another takes its place that promises less, if there is one; it errs 1.8 in the folds."""
+
+    def judged(*args: Any, **told: Any) -> Judgement:
+        found = judge(*args, **told)
+        heard = {name: found.hearings[name] for name in ("linear", "curved")}
+        trials = tuple(
+            t._replace(score=1.0 if t.family == "linear" else 1.8)
+            for t in found.trials
+            if t.family in heard
+        )
+        return replace(found, chosen="linear", hearings=heard, trials=trials)
+
+    monkeypatch.setattr("occamid.identification.identify.judge", judged)
+    monkeypatch.setattr(_Bench, "own", lambda _, model, family: own.get(family.name, 0.0))
+    fit = identify(small_record(ROWS), TINY, single=True)
+    assert fit.family.name == chosen
+    assert said in fit.grounds
+    assert ("let expect" in fit.grounds) == bool(said)
 
 
 def test_long_records_are_thinned_to_evenly_spaced_pieces() -> None:
@@ -135,7 +168,12 @@ def test_many_channels_have_fewer_lags_each() -> None:
 
 def test_state_space_models_are_tried_where_there_are_rows_enough_or_if_asked_for() -> None:
     twin = twins.make("hairdryer-twin", 0).estimation
-    for effort, given, tried in (("quick", 1499, 0), ("quick", 1500, 2), ("standard", 399, 0)):
+    for effort, given, tried in (
+        ("quick", 1499, 0),
+        ("quick", 1500, 2),
+        ("standard", 99, 0),
+        ("standard", 100, 2),
+    ):
         found = families(Options(effort=effort), (twin,), given)
         assert sum(f.name.startswith("state-space") for f in found) == tried
     asked = Options(effort="quick", network="state-space", order=3, units=4, restarts=5, seed=7)
@@ -237,10 +275,10 @@ def test_an_identification_end_to_end(twin: twins.Twin, many: Fit, told: list[St
     (own,) = (t for t in many.trials if t.family == many.family.name)
     assert own.score == pytest.approx(own.rmse[0] / np.std(twin.estimation.y))
     assert own.score <= min(t.score + 2 * t.error for t in many.trials if np.isfinite(t.error))
-    # all data are no worse than those of a fold, and the learning curve is held to its steepest
+    # all data are no worse than those of a fold, and not far better
     assert 0.4 * own.rmse[0] < many.expected_rmse[0] <= own.rmse[0]
     ((low, high),) = many.expected_interval
-    assert 0 < low < many.expected_rmse[0] < high
+    assert 0 < low <= many.expected_rmse[0] < high
     assert many.family.name in many.grounds
     assert "held-back data" in many.grounds
     assert (many.records, many.options) == ((twin.estimation,), TINY)

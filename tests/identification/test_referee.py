@@ -15,12 +15,10 @@ from occamid.bands.calibration import HORIZONS
 from occamid.bands.combine import combine
 from occamid.bands.ensemble import Ensemble
 from occamid.identification import court, crew, referee
-from occamid.identification import expected as expecting
 from occamid.identification.assemble import Workshop
 from occamid.identification.court import Court
 from occamid.identification.expected import (
     calibrated,
-    cautious,
     expected,
     learning_gain,
     own_error,
@@ -184,72 +182,16 @@ def test_the_interval_holds_one_more_error_as_often_as_it_says() -> None:
     assert 0.9 < np.mean(inside) < 0.97
 
 
-@pytest.fixture
-def curve(monkeypatch: pytest.MonkeyPatch) -> Hearing:
-    """Two parts of a fold whose models, of 80 and of 60 rows, miss by 1 and by 1.5."""
-    large, small = (
-        combine([linear_posterior(linear_model())]),
-        combine([linear_posterior(linear_model(0.5))]),
-    )
-    record = linear_record(80)
-    parts = (Part(linear_record(30), 0), Part(linear_record(12), 0))
-    monkeypatch.setattr(expecting, "every_family", lambda *_: TRIED)
-    monkeypatch.setattr(Workshop, "model", lambda *_: small)
-
-    def miss(model: Ensemble, part: Part) -> Array:
-        """The short part is too short for the large model, but not for the small one."""
-        count = 0 if model is large and len(part.record) == 12 else len(part.record) - 5
-        return np.full((count, 1), 1.5 if model is small else 1.0)
-
-    monkeypatch.setattr(expecting, "miss_of", miss)
-    return Hearing(models=[(large, Fold(whole([record]), parts, whole([record[:60]])))])
-
-
-def test_the_learning_curve_says_what_more_rows_bring(curve: Hearing) -> None:
-    """``n^-β`` through (60, 1.5) and (80, 1), at 100; a part that one cannot judge is no point."""
-    gain = learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1))
-    beta = np.log(1.5) / np.log(80 / 60)
-    assert gain == pytest.approx((80 / 100) ** beta)
-
-
-def test_a_curve_that_rises_or_cannot_be_drawn_says_nothing(
-    curve: Hearing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> list[Family]:
-        raise DataError("too few rows")
-
-    monkeypatch.setattr(expecting, "every_family", refuse)
-    assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
-    monkeypatch.setattr(expecting, "every_family", lambda *_: TRIED)
-    monkeypatch.setattr(expecting, "miss_of", lambda m, p: np.full((9, 1), float(m.start)))
-    assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) == 1.0
-
-
-def test_where_few_of_many_rows_are_left_no_curve_is_drawn(
-    curve: Hearing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(expecting, "LONG", 81)
-    assert learning_gain(TRIED[0], curve, Options(), 100, Clock(None, 1)) < 1.0
-    monkeypatch.setattr(expecting, "LONG", 80)
-    assert learning_gain(TRIED[0], curve, Options(), 120, Clock(None, 1)) == 1.0
-    assert learning_gain(TRIED[0], curve, Options(), 121, Clock(None, 1)) < 1.0
-
-
-def test_a_curve_of_equal_rows_says_nothing(curve: Hearing) -> None:
-    """Of long records a fold and its smaller one may train on as many rows."""
-    ((model, fold),) = curve.models
-    same = Hearing(models=[(model, fold._replace(fewer=fold.lesson))])
-    assert learning_gain(TRIED[0], same, Options(), 100, Clock(None, 1)) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("gain", "rows", "found"), [(0.2, 100, 0.8**0.5), (0.95, 100, 0.95), (0.9, 60, 1.0)]
-)
-def test_a_band_counts_on_no_more_than_estimates_usually_gain(
-    curve: Hearing, gain: float, rows: int, found: float
-) -> None:
-    """From 80 rows to 100, however steep the curve; rows that are fewer bring nothing."""
-    assert cautious(gain, curve, rows, streams=False) == pytest.approx(found)
+def test_more_rows_bring_their_root_and_fewer_nothing() -> None:
+    """From folds of 80 rows; what streams counts the rows that may be looked at."""
+    model, record = combine([linear_posterior(linear_model())]), linear_record(80)
+    lesson = whole([record])
+    seen = lesson.blanked[0]._replace(seen=np.arange(80) < 40)
+    fold = Fold(lesson._replace(blanked=(seen,)), (Part(linear_record(30), 0),))
+    hearing = Hearing(models=[(model, fold)])
+    assert learning_gain(hearing, 100, streams=False) == pytest.approx((80 / 100) ** 0.5)
+    assert learning_gain(hearing, 100, streams=True) == pytest.approx((40 / 100) ** 0.5)
+    assert learning_gain(hearing, 60, streams=False) == 1.0
 
 
 def test_the_error_on_the_data_learned_from_is_a_plain_free_run() -> None:
@@ -274,7 +216,7 @@ def test_bands_take_their_width_from_held_back_errors_by_horizon() -> None:
         y[t] = 0.9 * y[t - 1] + 0.5 * (u[t - 1] - 0.3) / 1.5
     record = Record(u=u, y=4 * (y + 0.1 * rng.normal(size=1500)) - 2)
     parts = (Part(record[:700], 0), Part(record[650:], 50))
-    fold = Fold(whole([record]), parts, whole([record]))
+    fold = Fold(whole([record]), parts)
     found = calibrated(model, Hearing(models=[(model, fold)]), gain=1.0)
     assert found.inflation.shape == (len(HORIZONS), 1)
     one, ten, free = found.inflation[:, 0]
@@ -298,7 +240,7 @@ def test_no_band_is_narrowed_unless_errors_in_its_own_units_ask_for_it_too(
         combine([linear_posterior(linear_model(0.9), sigma=wide * s)]) for s in (1.0, sigma)
     )
     parts = tuple(Part(record[k : k + 130], 30) for k in range(0, 270, 100))
-    hearing = Hearing(models=[(theirs, Fold(whole([record]), parts, whole([record])))])
+    hearing = Hearing(models=[(theirs, Fold(whole([record]), parts))])
     first, found = (calibrated(model, hearing, gain=1.0).inflation for model in (theirs, ours))
     assert np.all(first < 1) if wide == 2.0 else np.all(first > 1)
     asked = first / sigma  # a band that is far too narrow is widened halfway
@@ -311,7 +253,7 @@ def test_no_band_is_narrowed_unless_errors_in_its_own_units_ask_for_it_too(
 def test_without_parts_for_predictions_their_bands_stay_as_they_are() -> None:
     """A part that is long, but was not learned around, tells of free runs alone."""
     record, model = linear_record(60), combine([linear_posterior(linear_model(), sigma=0.1)])
-    fold = Fold(whole([record]), (Part(record[:2], 0),), whole([record]), (Part(record, 0),))
+    fold = Fold(whole([record]), (Part(record[:2], 0),), (Part(record, 0),))
     found = calibrated(model, Hearing(models=[(model, fold)]), gain=1.0).inflation
     np.testing.assert_array_equal(found[:-1], 1.0)
     assert found[-1] != 1.0
@@ -328,9 +270,7 @@ def test_parts_that_are_too_short_are_not_judged() -> None:
         np.testing.assert_array_equal(used.record.y, record.y[rows - left : rows])
     long, short = Part(record, 0), Part(record[:2], 0)
     alone, both = (
-        calibrated(
-            model, Hearing(models=[(model, Fold(whole([record]), p, whole([record])))]), gain=1.0
-        )
+        calibrated(model, Hearing(models=[(model, Fold(whole([record]), p))]), gain=1.0)
         for p in ((long,), (long, short))
     )
     np.testing.assert_array_equal(alone.inflation, both.inflation)

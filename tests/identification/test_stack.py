@@ -14,7 +14,6 @@ from occamid import DataError, Options, identify, load
 from occamid.bands.combine import combine
 from occamid.bands.ensemble import Ensemble
 from occamid.data import twins
-from occamid.identification import expected as expecting
 from occamid.identification import identify as identifying
 from occamid.identification import referee
 from occamid.identification import stack as stacks
@@ -75,7 +74,7 @@ def test_a_family_far_behind_or_with_a_tiny_share_gets_none() -> None:
 def heard(errors: dict[str, Array]) -> dict[str, Hearing]:
     """Families with these errors, (folds, rows) each, in the same folds."""
     record = linear_record(ROWS)
-    folds = [Fold(whole([record]), (Part(record, 0),), whole([record])) for _ in range(FOLDS)]
+    folds = [Fold(whole([record]), (Part(record, 0),)) for _ in range(FOLDS)]
     return {
         name: Hearing(
             models=[(family(k), fold) for fold in folds],
@@ -211,8 +210,7 @@ def test_the_largest_share_leads() -> None:
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two quick families, and every stack is worth it."""
     monkeypatch.setattr(referee, "families", lambda *_: list(CLASSICAL))
-    for module in (identifying, expecting):
-        monkeypatch.setattr(module, "every_family", lambda *_: list(CLASSICAL))
+    monkeypatch.setattr(identifying, "every_family", lambda *_: list(CLASSICAL))
     monkeypatch.setattr(stacks, "OF_A_KIND", 0.0)
 
 
@@ -262,5 +260,22 @@ def test_a_family_that_fails_on_all_rows_leaves_its_share(monkeypatch: pytest.Mo
     monkeypatch.setattr(Workshop, "model", failing)
     fit = identify(record, effort="quick")
     assert len(lead) == 2
+    assert fit.shares == {fit.family.name: 1.0}
+    assert not fit.model.beside
+
+
+@pytest.mark.usefixtures("always")
+def test_a_family_that_errs_more_on_its_own_data_than_foretold_leaves_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def own(_: object, __: Ensemble, family: Family) -> float:
+        asked.append(family.name)
+        return np.inf if len(asked) > 1 else 0.0
+
+    monkeypatch.setattr(identifying._Bench, "own", own)
+    fit = identify(twins.make("hairdryer-twin", 0).estimation[:200], effort="quick")
+    assert sorted(asked) == ["arx", "output-error"]
     assert fit.shares == {fit.family.name: 1.0}
     assert not fit.model.beside

@@ -54,9 +54,9 @@ def test_lighter_folds_keep_their_records_with_blanks() -> None:
     held = folds([record(10_000)], 5)
     light = lighter(held, 2_000)
     for before, after in zip(held, light, strict=True):
-        assert after.lesson.rows() == after.fewer.rows() == 2_000
+        assert after.lesson.rows() == 2_000
         assert after.lesson.blanked is before.lesson.blanked
-        assert after.lesson.rows(blanked=True) > after.fewer.rows(blanked=True) > 5_000
+        assert after.lesson.rows(blanked=True) > 7_000
         assert after.parts == before.parts
         assert after.shape is not None
         assert after.shape.samples == 2_048

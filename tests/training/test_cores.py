@@ -20,7 +20,6 @@ from occamid.identification import identify as identifying
 from occamid.training import cores as module
 from occamid.training.cores import (
     VARIABLE,
-    both,
     cores,
     device,
     limited,
@@ -158,14 +157,6 @@ def test_where_programs_run_is_what_jax_was_told(
     with jax.default_device(told):
         assert on_cpu()
         assert device() is devices["cpu"]
-
-
-@pytest.mark.parametrize("allowed", [1, 2])
-def test_two_jobs_of_different_kinds_share_the_cores(allowed: int) -> None:
-    with limited(allowed):
-        assert both(lambda: cores(), lambda: "text") == (1, "text")
-        with pytest.raises(ZeroDivisionError):
-            both(lambda: 1 // 0, lambda: None)
 
 
 GPUS = """

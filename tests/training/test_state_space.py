@@ -13,6 +13,7 @@ import pytest
 
 from occamid.data.record import Record
 from occamid.data.scaling import fit_scaling
+from occamid.errors import DataError
 from occamid.training.state_space import (
     Plan,
     Search,
@@ -437,6 +438,28 @@ def test_the_order_of_a_linear_plant_is_found(order: int) -> None:
         (fit,) = search([(u, y, np.ones(len(u)))], Search((1, 2, 3, 4)))
         assert fit.network()[0].states == order
         assert np.all(fit.error < 0.055)
+
+
+@pytest.mark.parametrize(("orders", "tame"), [((1, 2, 3, 4), True), ((3,), False)])
+def test_what_rings_more_and_more_is_left_out_where_it_can_be(
+    orders: tuple[int, ...], tame: bool
+) -> None:
+    """It fits a ringing of the plant's disturbance, from a first state that nobody will know."""
+    u, y = stable_twin(1, 0, T=200)
+    t = np.arange(len(u))[:, None]
+    y = y + 1e-4 * 1.045**t * np.cos(2.7 * t)
+    (fit,) = search([(u, y, np.ones(len(u)))], Search(orders, told=False))
+    A = fit.weights.state[:, : fit.sizes.nx]
+    assert (np.max(np.abs(np.linalg.eigvals(A))) <= 10 ** (1 / len(u))) == tame
+
+
+def test_where_no_linear_model_can_be_started_from_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start, "responses", lambda _: [])
+    u, y = stable_twin(1, 0)
+    with pytest.raises(DataError, match="runs away"):
+        search([(u, y, np.ones(len(u)))], Search((1,)))
 
 
 def test_rows_without_weight_change_nothing_in_a_search() -> None:

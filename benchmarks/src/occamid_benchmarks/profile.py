@@ -40,7 +40,7 @@ class _Meter:
             self.found[self.now][2] += 1
 
     def stage(self, stage: Stage) -> None:
-        here = re.sub(r"^(fold|learning curve) \d+( of \d+)?", r"\1s", stage.what)
+        here = re.sub(r"^fold \d+( of \d+)?", "folds", stage.what)
         if here != self.now:
             ended = time.process_time()
             self.found[self.now][0] += ended - self.began

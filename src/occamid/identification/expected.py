@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,24 +20,15 @@ from occamid.bands.ensemble import Ensemble
 from occamid.bands.regions import Regions, factors_of, levels_of
 from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
-from occamid.errors import DataError
-from occamid.identification.assemble import Workshop
-from occamid.identification.families import Family, every_family
-from occamid.identification.folds import FEWEST_LEFT, Part
+from occamid.identification.folds import Part
 from occamid.identification.hearing import Hearing, as_used, miss_of
-from occamid.identification.options import Options
-from occamid.identification.progress import Clock
 from occamid.training.cores import side_by_side
 
 Array = np.ndarray
-CURVE = 2  # folds that are trained again on fewer rows
-LONG = 3_000  # rows in a fold, from which on no curve is drawn where all rows are few more:
-FEW_MORE = 1.5  # times as many at most
 BEFORE = 100  # rows from which predictions follow the outputs up to a held-back part
 RULERS = 3  # held-back parts on which errors are counted in units of the last model's band, too
 FREE = len(HORIZONS) - 1  # the number of the free run among the horizons
-STEEPEST = 2.0  # exponent of the learning curve over as large a step as was tried
-USUAL = 0.5  # at most, beyond: what errors of estimates fall with
+LEARNING = 0.5  # exponent of the rows with which an error falls
 # Of the logs of errors from one held-back part to another, as rehearsals on the suite's estimation
 # data have it, and how many parts that is worth.
 SCATTER, WORTH = 0.36, 3
@@ -63,83 +53,20 @@ def expected(hearing: Hearing, gain: float) -> tuple[Array, Array, Array]:
 
 
 def own_error(model: Ensemble, records: Sequence[Record]) -> Array:
-    """Free-run error on what the model has learned from, per output: new data bring no less.
-
-    More rows bring an error down to the noise at best, and a learning curve does not see that far.
-    """
+    """Free-run error on what the model has learned from, per output: new data bring no less."""
     misses = [miss_of(model, Part(r[r.lead :] if r.lead else r, 0)) for r in records]
     squares = np.concatenate(misses) ** 2
     return np.sqrt(np.mean(squares, axis=0)) if len(squares) else np.zeros(squares.shape[1])
 
 
-def learning_gain(
-    family: Family,
-    hearing: Hearing,
-    options: Options,
-    rows: int,
-    clock: Clock,
-    given: int | None = None,
-) -> float:
-    """By what factor the error falls from a fold's rows to all ``rows``.
+def learning_gain(hearing: Hearing, rows: int, streams: bool) -> float:
+    """By what factor the error falls from a fold's rows to all ``rows``: ``n^-1/2``.
 
-    The error is taken as ``n^-β``.  β comes from models trained on yet fewer rows, judged on the
-    same parts, in up to :data:`CURVE` folds; it is held between 0 and :data:`STEEPEST`, and to
-    :data:`USUAL` beyond a step as large as the one that was tried.  Where a fold has many rows and
-    few are left to be added, it is one.
-    """
-    streams = family.search is not None
-    learned = min((fold.lesson.rows(streams) for _, fold in hearing.models), default=0)
-    if learned >= LONG and rows <= FEW_MORE * learned:
-        return 1.0
-    step = max(1, -(-len(hearing.models) // CURVE))
-    used = [
-        (model, fold) for model, fold in hearing.models[::step] if fold.fewer.rows() >= FEWEST_LEFT
-    ]
-
-    def smaller(number: int) -> Ensemble | None:
-        fold = used[number][1]
-        bar = clock.sub(f"learning curve {number + 1}: {family.name}")
-        try:
-            budget = options.budget.for_folds()
-            shop = Workshop.of(fold.fewer, options, budget, room=fold.shape)
-            tried = every_family(options, shop.records, given)
-            own = next(f for f in tried if f.name == family.name)
-            return shop.model(own, bar)
-        except (DataError, StopIteration):  # too few rows: the curve has one point less
-            return None
-        finally:
-            bar.close()
-
-    smalls = side_by_side([partial(smaller, k) for k in range(len(used))])
-    squares, shares = np.zeros(2), []
-    for small, (model, fold) in zip(smalls, used, strict=True):
-        if small is None:
-            continue
-        for part in fold.runs:
-            few, many = miss_of(small, part), miss_of(model, part)
-            common = min(len(few), len(many))
-            both = np.stack([miss[len(miss) - common :] for miss in (few, many)])
-            both = both / model.first.scaling.y_std
-            squares += np.sum(both**2, axis=(1, 2))
-        shares.append((fold.fewer.rows(streams), fold.lesson.rows(streams)))
-    if not shares or not squares.all():
-        return 1.0
-    few_rows, many_rows = np.mean(shares, axis=0)
-    if few_rows >= many_rows:  # of long records both are a part: nothing to be learned
-        return 1.0
-    beta = 0.5 * np.log(squares[0] / squares[1]) / np.log(many_rows / few_rows)
-    beta = np.clip(beta, 0.0, STEEPEST)
-    near = min(rows, many_rows**2 / few_rows)
-    return float((many_rows / near) ** beta * (near / rows) ** min(beta, USUAL))
-
-
-def cautious(gain: float, hearing: Hearing, rows: int, streams: bool) -> float:
-    """What more data brings for certain: no more than errors of estimates fall with.
-
-    A curve through two folds may be steep by luck; a band must hold all the same.
+    So errors of estimates fall.  A curve through models of yet fewer rows tells no better what new
+    data will show, and what is noise counts in :func:`own_error`.
     """
     learned = np.mean([fold.lesson.rows(streams) for _, fold in hearing.models])
-    return max(gain, min(1.0, float(learned / rows) ** USUAL))
+    return min(1.0, float(learned / rows) ** LEARNING)
 
 
 class _Said(NamedTuple):

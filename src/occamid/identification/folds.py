@@ -53,14 +53,12 @@ class Lesson(NamedTuple):
 class Fold(NamedTuple):
     """What may be learned from, and what it is judged on.
 
-    ``fewer`` is what is left without another part of about the same size: how much worse models
-    of it are tells what more data would bring.  ``long`` are runs through rows that nobody learns
-    from, where records are longer than what is trained on.
+    ``long`` are runs through rows that nobody learns from, where records are longer than what is
+    trained on.
     """
 
     lesson: Lesson
     parts: tuple[Part, ...]
-    fewer: Lesson
     long: tuple[Part, ...] = ()
     shape: Shape | None = None  # room for the lessons of all folds
 
@@ -83,8 +81,7 @@ def folds(records: Sequence[Record], count: int) -> list[Fold]:
 
 def with_room(found: Sequence[Fold]) -> list[Fold]:
     """The folds with a shape that all their lessons fit into."""
-    lessons = [lesson.records for f in found for lesson in (f.lesson, f.fewer)]
-    shape = padded_shape(*lessons) if found else None
+    shape = padded_shape(*(f.lesson.records for f in found)) if found else None
     return [f._replace(shape=shape) for f in found]
 
 
@@ -119,18 +116,20 @@ def _whole_records(records: Sequence[Record], count: int) -> list[Fold]:
         held = [r for k, r in enumerate(records) if k % turns == turn]
         if 3 * rows_of(held) > rows_of(records):
             return []
-        other = (turn + turns // 2) % turns
         parts = tuple(Part(r[r.lead :] if r.lead else r, 0) for r in held)
-        lessons = (_without_records(records, turns, out) for out in ((turn,), (turn, other)))
-        found.append(Fold(next(lessons), parts, next(lessons)))
+        found.append(Fold(_without_records(records, turns, turn), parts))
     return found
 
 
-def _without_records(records: Sequence[Record], turns: int, out: tuple[int, ...]) -> Lesson:
-    """The records without those of some turns."""
-    whole = [slice(0, len(r)) for r in records]
-    blanked = [_blanked(r, (whole[k],) if k % turns in out else ()) for k, r in enumerate(records)]
-    return Lesson(tuple(r for k, r in enumerate(records) if k % turns not in out), tuple(blanked))
+def _without_records(records: Sequence[Record], turns: int, turn: int) -> Lesson:
+    """The records without those of a turn."""
+    out = [k % turns == turn for k in range(len(records))]
+    blanked = (
+        _blanked(r, (slice(0, len(r)),) if gone else ())
+        for r, gone in zip(records, out, strict=True)
+    )
+    left = (r for r, gone in zip(records, out, strict=True) if not gone)
+    return Lesson(tuple(left), tuple(blanked))
 
 
 def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
@@ -141,34 +140,31 @@ def _blocks(records: Sequence[Record], count: int) -> list[Fold]:
     count = min(count, max(len(r) - r.lead for r in records) // FEWEST_HELD_BACK)
     found = []
     for turn in range(count if count > 1 else 0):
-        held: list[list[slice]] = []
+        held: list[slice | None] = []
         parts = []
         for record in records:
             rows = len(record) - record.lead
             if rows < count * FEWEST_HELD_BACK:
-                held.append([])
+                held.append(None)
                 continue
-            edges = [record.lead + rows * k // count for k in range(count + 1)]
-            far = count - 1 if 2 * turn < count else 0  # at an end: no more than two pieces
-            block, other = (slice(edges[k], edges[k + 1]) for k in (turn, far))
-            held.append([block, other])
+            first, stop = (record.lead + rows * k // count for k in (turn, turn + 1))
+            block = slice(first, stop)
+            held.append(block)
             known = min(block.start - record.lead, HISTORY)  # outputs before are not the plant's
             part = record[block.start - known : block.stop]
             parts.append(Part(replace(part, lead=0), known))
-        first = [blocks[:1] for blocks in held]
-        found.append(
-            Fold(_without_blocks(records, first), tuple(parts), _without_blocks(records, held))
-        )
+        found.append(Fold(_without_blocks(records, held), tuple(parts)))
     return found
 
 
-def _without_blocks(records: Sequence[Record], held: Sequence[Sequence[slice]]) -> Lesson:
-    """The records without these blocks of each."""
+def _without_blocks(records: Sequence[Record], held: Sequence[slice | None]) -> Lesson:
+    """The records without a block of each, or with all of it."""
     pieces: list[Record] = []
-    for record, blocks in zip(records, held, strict=True):
-        pieces += without(record, blocks) if blocks else [record]
-    blanked = tuple(_blanked(r, blocks) for r, blocks in zip(records, held, strict=True))
-    return Lesson(tuple(pieces), blanked)
+    blanked: list[Blanked] = []
+    for record, block in zip(records, held, strict=True):
+        pieces += without(record, (block,)) if block else [record]
+        blanked.append(_blanked(record, (block,) if block else ()))
+    return Lesson(tuple(pieces), tuple(blanked))
 
 
 def without(record: Record, blocks: Sequence[slice]) -> list[Record]:

@@ -22,13 +22,11 @@ from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
-from occamid.identification.assemble import Workshop, nearest_member
+from occamid.identification.assemble import WORST, Workshop, nearest_member
 from occamid.identification.crew import Workers, crew_of
 from occamid.identification.dead_time import dead_times, moved, staying
 from occamid.identification.expected import (
-    CURVE,
     calibrated,
-    cautious,
     expected,
     learning_gain,
     own_error,
@@ -45,10 +43,11 @@ from occamid.identification.thinning import thin
 from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
-from occamid.training.cores import both, side_by_side, small_algebra, suited_to
+from occamid.training.cores import side_by_side, small_algebra, suited_to
 from occamid.training.room import make_room
 
 Array = np.ndarray
+DOUBTFUL = "on its own data it errs more than held-back data let expect"
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +138,7 @@ def _identified(
     given = sum(map(len, whole))
     dead = dead_times(whole, options)
     tried = every_family(options, moved(everything(data), dead).records, given)
-    clock = Clock(progress, CURVE)
+    clock = Clock(progress)
     with crew_of(workers) as crew:
         judgement = judge(whole, options, clock, checkpoints, crew)
     long = staying(whole, dead), staying(data, dead)
@@ -222,11 +221,15 @@ class _Bench:
     ) -> tuple[Judgement, Family, Workshop, Ensemble]:
         """The chosen family trained on everything.
 
-        Where none of its models is usable there it is trained as in the folds, where it was, and
-        where that fails, too, the next best family takes its place; either is said.
+        Where none of its models is usable there, or they err clearly more on what they learned than
+        those of the folds on what they had not seen, it is trained as in the folds, and where that
+        fails, too, the next best family takes its place; either is said.
         """
         failed: dict[str, str] = {}  # families, and why
+        doubted: list[tuple[float, Family, Workshop, Ensemble]] = []  # and errors on their own data
         for name, budget in self._turns(judgement):
+            if doubted and judgement.score(name) >= doubted[0][0]:
+                break
             family = next((f for f in tried if f.name == name), None)
             if family is None:  # all records may allow less than the pieces of every fold do
                 failed.setdefault(name, "too few rows")
@@ -237,15 +240,31 @@ class _Bench:
             except DataError as problem:
                 failed.setdefault(name, str(problem).rstrip("."))
                 continue
-            judgement = _given_way(judgement, name, failed) if failed else judgement
+            own = self.own(model, family)
+            if own > WORST * judgement.score(name):
+                failed.setdefault(name, DOUBTFUL)
+                doubted = sorted([*doubted, (own, family, shop, model)], key=lambda one: one[0])
+                continue
+            if failed:
+                again = "it was trained as in the folds" if name in failed else f"{name} is next"
+                judgement = _given_way(judgement, name, failed, again)
             return judgement, family, shop, model
+        if doubted:
+            _, family, shop, model = doubted[0]
+            again = f"{family.name} is taken, for no other promises less"
+            return _given_way(judgement, family.name, failed, again), family, shop, model
         raise DataError(f"{failed[judgement.chosen]}.")
+
+    def own(self, model: Ensemble, family: Family) -> float:
+        """Free-run error on what a model of the family has learned from, in standard deviations."""
+        spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
+        error = own_error(model, self.records(family)) / spread
+        return float(np.sqrt(np.mean(error**2)))
 
     def _turns(self, judgement: Judgement) -> list[tuple[str, Budget]]:
         """Families and budgets of the last training, in the order they are tried in."""
         full, best = self.options.budget, judgement.chosen
-        scores = {t.family: t.score for t in judgement.trials if t.family in judgement.heard}
-        others = sorted(scores.keys() - {best}, key=lambda name: scores[name])
+        others = sorted(judgement.heard.keys() - {best}, key=judgement.score)
         return [(best, full), (best, full.for_folds()), *((name, full) for name in others)]
 
     def trusted(
@@ -259,58 +278,61 @@ class _Bench:
         Whether others belong beside it; the model with its bands; the error to expect and its
         interval.
         """
-        hearing, options = judgement.hearings.get(judgement.chosen), self.options
+        hearing = judgement.hearings.get(judgement.chosen)
         if hearing is None:
             model = widen_to_residuals(model, shown(self.data, model))
             return None, model, np.full((3, model.inflation.shape[1]), np.nan)
         family = next(f for f in tried if f.name == judgement.chosen)
         stack = self.stack(tried, judgement)
-        given = sum(map(len, self.whole))
-        records, streams = self.records(family), family.search is not None
-        rows = rows_of(records)
-        gain, (model, stack) = both(
-            partial(learning_gain, family, hearing, options, rows, self.clock, given),
-            partial(self.beside, model, tried, stack),
-        )
+        records = self.records(family)
+        gain = learning_gain(hearing, rows_of(records), family.search is not None)
+        model, stack = self.beside(model, tried, judgement, stack)
         hearing = stack.hearing if stack else hearing
-        model = calibrated(model, hearing, cautious(gain, hearing, rows, streams))
+        model = calibrated(model, hearing, gain)
         own = own_error(model, records)
         return stack, model, np.stack([np.maximum(own, v) for v in expected(hearing, gain)])
 
     def beside(
-        self, model: Ensemble, tried: Sequence[Family], stack: Stack | None
+        self,
+        leader: Ensemble,
+        tried: Sequence[Family],
+        judgement: Judgement,
+        stack: Stack | None,
     ) -> tuple[Ensemble, Stack | None]:
         """The leading model with the others of its stack, trained as they were in the folds.
 
         Who is not usable on all rows is left out; the leading family takes its share.
         """
         if stack is None:
-            return model, None
+            return leader, None
 
         def trained(family: Family) -> Beside | None:
             bar = self.clock.sub(f"training {family.name} beside it")
             shop = self.shop(family, self.options.budget.for_folds())
             try:
-                return Beside(shop.model(family, bar), stack.shares[family.name])
+                model = shop.model(family, bar)
             except DataError:
                 return None
             finally:
                 bar.close()
+            sane = self.own(model, family) <= WORST * judgement.score(family.name)
+            return Beside(model, stack.shares[family.name]) if sane else None
 
         leading, *names = stack.shares
         others = [f for name in names for f in tried if f.name == name]
         found = side_by_side([partial(trained, family) for family in others])
         usable = {f.name: b for f, b in zip(others, found, strict=True) if b}
         if not usable:
-            return model, None
+            return leader, None
         shares = {name: b.share for name, b in usable.items()}
         shares = {leading: 1.0 - sum(shares.values())} | shares
-        return replace(model, beside=tuple(usable.values())), stack._replace(shares=shares)
+        return replace(leader, beside=tuple(usable.values())), stack._replace(shares=shares)
 
 
-def _given_way(judgement: Judgement, chosen: str, failed: dict[str, str]) -> Judgement:
+def _given_way(
+    judgement: Judgement, chosen: str, failed: dict[str, str], instead: str
+) -> Judgement:
     """The judgement without families that failed on all data, and what took their place."""
-    instead = "it was trained as in the folds" if chosen in failed else f"{chosen} is next"
     each = [f"{name} could not be trained on all data ({why})" for name, why in failed.items()]
     return replace(
         judgement,

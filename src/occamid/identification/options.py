@@ -34,7 +34,7 @@ class Budget:
     iterations: int
     pace: float = 1.0
     rows: int = 10_000
-    hidden: int = 400
+    hidden: int = 100
     recurrent: float = math.inf
     stream: int = 25_000
     search: Search = SEARCH

@@ -47,7 +47,7 @@ class Part:
 class Clock:
     """Turns the progress of many trainings, some of them at the same time, into one."""
 
-    def __init__(self, progress: Callable[[Stage], None] | None, trainings: int) -> None:
+    def __init__(self, progress: Callable[[Stage], None] | None, trainings: int = 0) -> None:
         self._progress = progress
         self._began = time.perf_counter()
         self._total = trainings + 2  # the last training counts twice

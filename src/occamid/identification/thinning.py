@@ -51,7 +51,7 @@ def lighter(held: Sequence[Fold], most: int) -> list[Fold]:
     def thinned(lesson: Lesson) -> Lesson:
         return lesson._replace(records=thin(lesson.records, most))
 
-    return with_room([f._replace(lesson=thinned(f.lesson), fewer=thinned(f.fewer)) for f in held])
+    return with_room([f._replace(lesson=thinned(f.lesson)) for f in held])
 
 
 def between(records: tuple[Record, ...], most: int) -> list[Part]:

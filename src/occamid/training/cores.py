@@ -14,13 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import jax
 from threadpoolctl import threadpool_limits
 
 T = TypeVar("T")
-S = TypeVar("S")
 VARIABLE = "OCCAMID_THREADS"
 JOB = "occamid-job"  # how names of threads begin
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -77,12 +76,6 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
 def jobs_left() -> bool:
     """Whether a job that was begun side by side with others still runs, as after Ctrl-C."""
     return any(thread.name.startswith(JOB) for thread in threading.enumerate())
-
-
-def both(one: Callable[[], T], other: Callable[[], S]) -> tuple[T, S]:
-    """The results of two jobs of different kinds, side by side."""
-    first, second = side_by_side([cast(Callable[[], Any], job) for job in (one, other)])
-    return first, second
 
 
 def _alone(share: int, place: Any, job: Callable[[], T]) -> T:

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from occamid.errors import DataError
 from occamid.training.state_space import levenberg, start
 from occamid.training.state_space.fitted import Fitted, state_prior
 from occamid.training.state_space.levenberg import Prior, Settings, State
@@ -148,6 +149,8 @@ def linear(data: Data, orders: Sequence[int], plan: Plan, report: Report | None 
     """
     sizes = data.sizes(max(orders), 0)
     found = start.responses(data.rows)
+    if not found:
+        raise DataError("every linear model to start from runs away on these records")
     pairs = [(start.realise(r, n), n) for n in orders for r in found]
     w = np.stack([weights_of(sizes, model) for model, _ in pairs])
     mask = np.stack([order_mask(sizes, n) for _, n in pairs])
