@@ -1,4 +1,4 @@
-"""How many workers: the variable, else affinity, else the control group's quota."""
+"""How many workers: the variable, else affinity, else the quota of control groups."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from occamid.identification import identify as identifying
 from occamid.training import cores as module
+from occamid.training import quota
 from occamid.training.cores import (
     VARIABLE,
     cores,
@@ -32,12 +33,19 @@ from tests.support.small import small_record
 
 
 @pytest.fixture
-def quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A control group's file, none at first; sixteen cores by affinity; nothing asked for."""
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Control groups, none at first; sixteen cores by affinity; nothing asked for."""
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
-    monkeypatch.setattr(module, "QUOTA", tmp_path / "cpu.max")
-    return tmp_path / "cpu.max"
+    monkeypatch.setattr(quota, "GROUPS", tmp_path)
+    monkeypatch.setattr(quota, "MEMBERSHIP", tmp_path / "cgroup")
+    return tmp_path
+
+
+def write(groups: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (groups / name).parent.mkdir(parents=True, exist_ok=True)
+        (groups / name).write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +61,30 @@ def quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("nonsense\n", 16),
     ],
 )
-def test_the_quota_of_the_control_group(quota: Path, text: str | None, expected: int) -> None:
-    if text is not None:
-        quota.write_text(text)
+def test_the_quota_of_the_control_group(groups: Path, text: str | None, expected: int) -> None:
+    write(groups, {} if text is None else {"cpu.max": text})
+    assert cores() == expected
+
+
+@pytest.mark.parametrize(
+    ("member", "files", "expected"),
+    [
+        ("0::/user/job", {"user/job/cpu.max": "100000 100000"}, 1),
+        ("0::/user/job", {"user/job/cpu.max": "max 100000", "user/cpu.max": "300000 100000"}, 3),
+        ("0::/named/outside", {"cpu.max": "200000 100000"}, 2),  # a container sees its own as root
+        ("4:memory:/a\n1:cpu,cpuacct:/b\n0::/", {
+            "cpu,cpuacct/b/cpu.cfs_quota_us": "100000\n",
+            "cpu,cpuacct/b/cpu.cfs_period_us": "50000\n",
+        }, 2),
+        ("1:cpu:/b", {"cpu/b/cpu.cfs_quota_us": "-1\n", "cpu/b/cpu.cfs_period_us": "1\n"}, 16),
+        ("4:cpuset:/b", {"cpuset/b/cpu.max": "100000 100000"}, 16),
+    ],
+)  # fmt: skip
+def test_the_groups_a_process_is_in_and_those_above_them_count(
+    groups: Path, member: str, files: dict[str, str], expected: int
+) -> None:
+    """Of either version of control groups."""
+    write(groups, files | {"cgroup": member})
     assert cores() == expected
 
 
@@ -64,14 +93,14 @@ def test_the_quota_of_the_control_group(quota: Path, text: str | None, expected:
     [("3", 3), ("64", 64), ("0", 2), ("-1", 2), ("", 2), ("many", 2), ("1.5", 2)],
 )
 def test_the_variable_goes_first(
-    quota: Path, monkeypatch: pytest.MonkeyPatch, asked: str, expected: int
+    groups: Path, monkeypatch: pytest.MonkeyPatch, asked: str, expected: int
 ) -> None:
-    quota.write_text("200000 100000\n")
+    write(groups, {"cpu.max": "200000 100000"})
     monkeypatch.setenv(VARIABLE, asked)
     assert cores() == expected
 
 
-def test_affinity_and_where_there_is_none(quota: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_affinity_and_where_there_is_none(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5})
     assert cores() == 1
     monkeypatch.delattr(os, "sched_getaffinity")

@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 from threadpoolctl import threadpool_limits
 
+from occamid.training.quota import paid_for
+
 T = TypeVar("T")
 VARIABLE = "OCCAMID_THREADS"
 JOB = "occamid-job"  # how names of threads begin
-QUOTA = Path("/sys/fs/cgroup/cpu.max")
 SMALL = 20_000  # rows up to which cores end sooner than a GPU, which waits for every small step
 _inside = threading.local()  # ``share`` of the cores that work in this thread has for itself
 
 
 def cores() -> int:
-    """The variable's number if it is set, else what affinity and the control group allow.
+    """The variable's number if it is set, else what affinity and control groups allow.
 
     Inside :func:`limited`, and so in a job of :func:`side_by_side`, it is the share.
     """
@@ -39,16 +39,7 @@ def cores() -> int:
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(allowed or 1, _quota()))
-
-
-def _quota() -> int:
-    """Whole cores that the control group pays for; very many where it says nothing."""
-    try:
-        quota, period = QUOTA.read_text().split()
-        return max(1, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):
-        return 1_000_000
+    return max(1, math.ceil(min(allowed or 1, paid_for())))
 
 
 def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
