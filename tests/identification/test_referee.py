@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +14,7 @@ from occamid.bands.calibration import HORIZONS
 from occamid.bands.combine import combine
 from occamid.bands.ensemble import Ensemble
 from occamid.identification import court, crew, referee
+from occamid.identification import expected as expecting
 from occamid.identification.assemble import Workshop
 from occamid.identification.court import Court
 from occamid.identification.expected import (
@@ -33,6 +33,7 @@ from occamid.training.settings import Settings
 from tests.support.linear_model import linear_model, linear_posterior, linear_record
 
 Array = np.ndarray
+SAME = np.ones(1)  # more data bring nothing
 TRIED = [
     Family(name, kind, name, Settings())
     for name, kind in (("a", "simple"), ("b", "simple"), ("c", "flexible"), ("d", "wild"))
@@ -156,7 +157,7 @@ def test_the_expected_error_of_toy_hearings() -> None:
     errors = np.array([[1.0, 2.0], [4.0, 2.0], [2.0, 2.0]])
     misses = [np.tile(fold, (rows, 1)) for fold, rows in zip(errors, (9, 50, 20), strict=True)]
     hearing = Hearing(misses=[[miss] for miss in misses])
-    error, low, high = expected(hearing, gain=0.9)
+    error, low, high = expected(hearing, gain=np.array([0.9, 0.9]))
     np.testing.assert_allclose(error, 0.9 * 2.0)  # the root of their mean square is 3.1 or more
     # Student's t with three usual folds beside the three, 0.36 of scatter in their logs
     scatter = np.sqrt((3 * 0.36**2 + np.array([2 * np.log(2) ** 2, 0.0])) / 5)
@@ -167,7 +168,7 @@ def test_the_expected_error_of_toy_hearings() -> None:
 
 def test_parts_of_a_fold_count_by_their_rows_and_one_fold_has_the_usual_scatter() -> None:
     hearing = Hearing(misses=[[np.full((30, 1), 1.0), np.full((10, 1), 3.0)]])
-    error, low, high = expected(hearing, gain=1.0)
+    error, low, high = expected(hearing, gain=SAME)
     np.testing.assert_allclose(error, np.sqrt(3.0))
     np.testing.assert_allclose(high / error, np.exp(3.182446 * 0.36 * np.sqrt(2)), rtol=1e-6)
     np.testing.assert_allclose(error / low, high / error)
@@ -177,31 +178,43 @@ def test_the_interval_holds_one_more_error_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     inside = []
     for logs in rng.normal(0.3, 0.7, size=(2000, 6)):
-        _, low, high = expected(Hearing(misses=[[np.exp([[v]])] for v in logs[:5]]), gain=1.0)
+        _, low, high = expected(Hearing(misses=[[np.exp([[v]])] for v in logs[:5]]), gain=SAME)
         inside.append(low <= np.exp(logs[5]) <= high)
     assert 0.9 < np.mean(inside) < 0.97
 
 
-def test_more_rows_bring_their_root_and_fewer_nothing() -> None:
-    """From folds of 80 rows; what streams counts the rows that may be looked at."""
+def test_the_error_on_the_parts_learned_from_is_that_of_plain_free_runs() -> None:
+    model, record = combine([linear_posterior(linear_model())]), linear_record(80)
+    parts = (Part(record[:50], 0), Part(record[20:], 30))
+    known = model.window
+    first, second = record[:50], record[50 - known :]
+    miss = np.concatenate(
+        [(model.free_run(r.u, r.y[:known]) - r.y)[known:] for r in (first, second)]
+    )
+    hearing = Hearing(models=[(model, Fold(whole([record]), parts[:1], parts[1:]))])
+    np.testing.assert_allclose(own_error(model, hearing), np.sqrt(np.mean(miss**2, axis=0)))
+
+
+@pytest.mark.parametrize("own", [0.0, 0.6, 1.0, 1.3])
+def test_what_more_rows_do_not_mend_stays(monkeypatch: pytest.MonkeyPatch, own: float) -> None:
+    """Errors beyond the model's own fall with 1/n in squares; what streams counts rows seen."""
     model, record = combine([linear_posterior(linear_model())]), linear_record(80)
     lesson = whole([record])
     seen = lesson.blanked[0]._replace(seen=np.arange(80) < 40)
     fold = Fold(lesson._replace(blanked=(seen,)), (Part(linear_record(30), 0),))
-    hearing = Hearing(models=[(model, fold)])
-    assert learning_gain(hearing, 100, streams=False) == pytest.approx((80 / 100) ** 0.5)
-    assert learning_gain(hearing, 100, streams=True) == pytest.approx((40 / 100) ** 0.5)
-    assert learning_gain(hearing, 60, streams=False) == 1.0
+    hearing = Hearing(models=[(model, fold)], misses=[[np.full((9, 1), 2.0)]])
+    monkeypatch.setattr(expecting, "own_error", lambda *_: np.array([2 * own]))
+    for rows, streams, left in ((100, False, 0.8), (100, True, 0.4), (60, False, 1.0)):
+        found = learning_gain(model, hearing, rows, streams)
+        expected = max(own**2, own**2 + left * (1 - own**2)) ** 0.5
+        np.testing.assert_allclose(found, expected)
 
 
-def test_the_error_on_the_data_learned_from_is_a_plain_free_run() -> None:
-    model, record = combine([linear_posterior(linear_model())]), linear_record(80)
-    known = model.window
-    miss = (model.free_run(record.u, record.y[:known]) - record.y)[known:]
-    u, y = (np.concatenate([np.full((9, 1), 99.0), x]) for x in (record.u, record.y))
-    again = replace(record, u=u, y=y, lead=9)
-    found = own_error(model, [record, again])  # what leads a record has no outputs
-    np.testing.assert_allclose(found, np.sqrt(np.mean(miss**2, axis=0)))
+def test_however_many_rows_there_are_an_interval_has_a_width() -> None:
+    hearing = Hearing(misses=[[np.full((9, 1), level)] for level in (0.9, 1.0, 1.1)])
+    middle, low, high = expected(hearing, np.array([0.98]))
+    assert low < 0.8 * middle
+    assert high > 1.2 * middle
 
 
 # --- bands --------------------------------------------------------------------------------------
@@ -217,7 +230,7 @@ def test_bands_take_their_width_from_held_back_errors_by_horizon() -> None:
     record = Record(u=u, y=4 * (y + 0.1 * rng.normal(size=1500)) - 2)
     parts = (Part(record[:700], 0), Part(record[650:], 50))
     fold = Fold(whole([record]), parts)
-    found = calibrated(model, Hearing(models=[(model, fold)]), gain=1.0)
+    found = calibrated(model, Hearing(models=[(model, fold)]), gain=SAME)
     assert found.inflation.shape == (len(HORIZONS), 1)
     one, ten, free = found.inflation[:, 0]
     # y(t) - 0.9 y(t-1) has noise of variance 1.81; in free run 1 instead of 1/(1 - 0.81)
@@ -241,7 +254,7 @@ def test_no_band_is_narrowed_unless_errors_in_its_own_units_ask_for_it_too(
     )
     parts = tuple(Part(record[k : k + 130], 30) for k in range(0, 270, 100))
     hearing = Hearing(models=[(theirs, Fold(whole([record]), parts))])
-    first, found = (calibrated(model, hearing, gain=1.0).inflation for model in (theirs, ours))
+    first, found = (calibrated(model, hearing, gain=SAME).inflation for model in (theirs, ours))
     assert np.all(first < 1) if wide == 2.0 else np.all(first > 1)
     asked = first / sigma  # a band that is far too narrow is widened halfway
     both = np.maximum(first, np.minimum(asked, np.sqrt(asked)))
@@ -254,7 +267,7 @@ def test_without_parts_for_predictions_their_bands_stay_as_they_are() -> None:
     """A part that is long, but was not learned around, tells of free runs alone."""
     record, model = linear_record(60), combine([linear_posterior(linear_model(), sigma=0.1)])
     fold = Fold(whole([record]), (Part(record[:2], 0),), (Part(record, 0),))
-    found = calibrated(model, Hearing(models=[(model, fold)]), gain=1.0).inflation
+    found = calibrated(model, Hearing(models=[(model, fold)]), gain=SAME).inflation
     np.testing.assert_array_equal(found[:-1], 1.0)
     assert found[-1] != 1.0
 
@@ -270,7 +283,7 @@ def test_parts_that_are_too_short_are_not_judged() -> None:
         np.testing.assert_array_equal(used.record.y, record.y[rows - left : rows])
     long, short = Part(record, 0), Part(record[:2], 0)
     alone, both = (
-        calibrated(model, Hearing(models=[(model, Fold(whole([record]), p))]), gain=1.0)
+        calibrated(model, Hearing(models=[(model, Fold(whole([record]), p))]), gain=SAME)
         for p in ((long,), (long, short))
     )
     np.testing.assert_array_equal(alone.inflation, both.inflation)

@@ -183,6 +183,27 @@ def test_families_of_one_kind_need_to_gain_less() -> None:
     assert stacked(alike, heard(close), "a", np.ones(1)) is None
 
 
+def test_who_is_left_of_a_stack_shares_anew_and_says_what_that_is_worth() -> None:
+    own, common = independent(3), independent(1, seed=3)["a"]
+    errors = {name: 0.3 * common + mine for name, mine in own.items()}
+    told = heard(errors)
+    alike = [Family(name, "linear", name) for name in own]
+    found = stacked(alike, told, "a", np.ones(1))
+    assert found is not None
+    assert list(found.shares) == ["a", "b", "c"]
+    left = found.only(["a", "c"], told, np.ones(1))
+    assert left is not None
+    assert list(left.shares) == ["a", "c"]
+    assert sum(left.shares.values()) == pytest.approx(1.0)
+    two = {name: errors[name] for name in ("a", "c")}
+    same = stacked(alike[::2], heard(two), "a", np.ones(1))
+    assert same is not None
+    assert left.shares == pytest.approx(same.shares)
+    assert 1 < left.gain < found.gain
+    assert found.only(["a"], told, np.ones(1)) is None
+    assert found._replace(gain=1.01).only(["a", "c"], told, np.ones(1)) is None
+
+
 def test_the_largest_share_leads() -> None:
     """The referee prefers the simpler of two that are about as good; together they are better."""
     rng = np.random.default_rng(3)
@@ -270,8 +291,8 @@ def test_a_family_that_errs_more_on_its_own_data_than_foretold_leaves_its_share(
 ) -> None:
     asked: list[str] = []
 
-    def own(_: object, __: Ensemble, family: Family) -> float:
-        asked.append(family.name)
+    def own(_: object, __: Judgement, name: str, ___: Ensemble) -> float:
+        asked.append(name)
         return np.inf if len(asked) > 1 else 0.0
 
     monkeypatch.setattr(identifying._Bench, "own", own)

@@ -33,7 +33,7 @@ class Measure(NamedTuple):
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Medians and ranges, shared regressors, and the odd ones with their reasons."""
     found = measures(rows)
-    odd = odd_ones(rows, found)
+    odd = odd_ones(found)
     return {
         "measures": [_spread(m) for m in found if any(v is not None for v in m.values)],
         "families": dict(Counter(row["family"] for row in rows).most_common()),
@@ -89,7 +89,7 @@ def _alike(rows: Sequence[Row]) -> list[float | None]:
     return [100 * len(mine & usual) / len(mine | usual) for mine in own]
 
 
-def odd_ones(rows: Sequence[Row], found: Sequence[Measure]) -> dict[int, list[str]]:
+def odd_ones(found: Sequence[Measure]) -> dict[int, list[str]]:
     """Which assets are far from the median of a measure, and why; the farthest first."""
     reasons: dict[int, list[str]] = {}
     farthest: dict[int, float] = {}

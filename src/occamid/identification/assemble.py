@@ -30,7 +30,7 @@ from occamid.identification.folds import Lesson
 from occamid.identification.options import Budget, Options
 from occamid.networks import Observer
 from occamid.training.batch import Batch
-from occamid.training.criterion import criterion
+from occamid.training.criterion import WORST, criterion, usable
 from occamid.training.fading import fit_fading
 from occamid.training.free_run import MOST_WEIGHTS, Refined, refine
 from occamid.training.linear import fit_arx, fit_own
@@ -42,7 +42,6 @@ from occamid.training.train import Progress, train
 
 Array = np.ndarray
 T = TypeVar("T", Model, Refined)
-WORST = 1.5  # members whose free-run error exceeds the median by this factor are left out
 FEWER_STATES = 1.1  # times the smallest error that a model with fewer states is worth
 BEYOND = 3, 5_000  # times its rows, and rows at most, that the longest record is continued by
 FARTHEST = 10.0  # times the farthest output of the records, where a run may be running away
@@ -193,8 +192,8 @@ class Workshop:
             raise DataError(
                 "no model is usable in free run; use more data, other lags or more effort."
             )
-        usable = np.sort(errors[np.isfinite(errors)])
-        worst = WORST * usable[(len(usable) - 1) // 2]  # the better one of two
+        finite = np.sort(errors[np.isfinite(errors)])
+        worst = WORST * finite[(len(finite) - 1) // 2]  # the better one of two
         return [p for p, e in zip(posteriors, errors, strict=True) if e <= worst]
 
 
@@ -210,8 +209,7 @@ def free_run_errors(models: Sequence[Model], records: Sequence[Record]) -> Float
     with np.errstate(all="ignore"):
         errors = np.sqrt(np.mean(np.concatenate(misses, axis=1) ** 2, axis=(1, 2)))
     errors = np.where(np.isfinite(errors), errors, np.inf)
-    tame = np.where(wild, np.inf, errors)
-    return tame if np.min(tame) <= WORST * np.min(errors) else errors
+    return np.where(usable(errors, wild), errors, np.inf)
 
 
 def free_run_misses(

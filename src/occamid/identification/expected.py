@@ -21,20 +21,19 @@ from occamid.bands.regions import Regions, factors_of, levels_of
 from occamid.bands.units import DivergedWarning
 from occamid.data.record import Record
 from occamid.identification.folds import Part
-from occamid.identification.hearing import Hearing, as_used, miss_of
+from occamid.identification.hearing import Hearing, as_used, miss_of, rmse_of
 from occamid.training.cores import side_by_side
 
 Array = np.ndarray
 BEFORE = 100  # rows from which predictions follow the outputs up to a held-back part
 RULERS = 3  # held-back parts on which errors are counted in units of the last model's band, too
 FREE = len(HORIZONS) - 1  # the number of the free run among the horizons
-LEARNING = 0.5  # exponent of the rows with which an error falls
 # Of the logs of errors from one held-back part to another, as rehearsals on the suite's estimation
 # data have it, and how many parts that is worth.
 SCATTER, WORTH = 0.36, 3
 
 
-def expected(hearing: Hearing, gain: float) -> tuple[Array, Array, Array]:
+def expected(hearing: Hearing, gain: Float[Array, " ny"]) -> tuple[Array, Array, Array]:
     """Free-run error to expect from the model of all data, per output, with a 95 % interval.
 
     The geometric mean of the folds' errors times what more data brings (:func:`learning_gain`):
@@ -52,21 +51,26 @@ def expected(hearing: Hearing, gain: float) -> tuple[Array, Array, Array]:
     return middle, low, high
 
 
-def own_error(model: Ensemble, records: Sequence[Record]) -> Array:
-    """Free-run error on what the model has learned from, per output: new data bring no less."""
-    misses = [miss_of(model, Part(r[r.lead :] if r.lead else r, 0)) for r in records]
+def own_error(model: Ensemble, hearing: Hearing) -> Float[Array, " ny"]:
+    """Free-run error of a model that has learned them, in the parts that the folds held back."""
+    misses = [miss_of(model, part) for _, fold in hearing.models for part in fold.runs]
     squares = np.concatenate(misses) ** 2
     return np.sqrt(np.mean(squares, axis=0)) if len(squares) else np.zeros(squares.shape[1])
 
 
-def learning_gain(hearing: Hearing, rows: int, streams: bool) -> float:
-    """By what factor the error falls from a fold's rows to all ``rows``: ``n^-1/2``.
+def learning_gain(
+    model: Ensemble, hearing: Hearing, rows: int, streams: bool
+) -> Float[Array, " ny"]:
+    """By what factor errors fall from the folds' rows to all ``rows``, of which the model is.
 
-    So errors of estimates fall.  A curve through models of yet fewer rows tells no better what new
-    data will show, and what is noise counts in :func:`own_error`.
+    Its error in the parts that it has learned is what more rows will not mend; what the folds err
+    beyond, in squares, comes from estimates and falls with ``1/n``.
     """
     learned = np.mean([fold.lesson.rows(streams) for _, fold in hearing.models])
-    return min(1.0, float(learned / rows) ** LEARNING)
+    heard = np.maximum(rmse_of(hearing), np.finfo(float).tiny)
+    stays = (own_error(model, hearing) / heard) ** 2
+    gain: Array = np.sqrt(stays + min(1.0, float(learned / rows)) * np.maximum(0.0, 1.0 - stays))
+    return gain
 
 
 class _Said(NamedTuple):
@@ -125,7 +129,7 @@ def _said(run: Run, record: Record, known: int) -> _Said:
     return _Said(rest.mean, np.asarray(rest.spread), record.y[known:])
 
 
-def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
+def calibrated(model: Ensemble, hearing: Hearing, gain: Float[Array, " ny"]) -> Ensemble:
     """The model with bands as wide as errors on held-back data ask for, by horizon.
 
     The errors are counted in units of the bands of the folds' models.  First they tell in which
@@ -134,7 +138,7 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
     the errors are counted in units of this model's band, too, on some of the same rows: its
     posterior may be much narrower than theirs.  No band is narrowed unless both ask for it; where
     the second asks for a wider one it gets half of it (the root): it may be as good as it says.
-    ``gain`` is what more data brings; it makes no band narrower than the posterior says.
+    ``gain`` is what more data brings; it makes no band wider, nor narrower than the posterior says.
     """
     units = [
         _Listened(other, part, horizons)
@@ -162,7 +166,7 @@ def calibrated(model: Ensemble, hearing: Hearing, gain: float) -> Ensemble:
             asked = _asked(k, pairs)
             both = np.maximum(found[k], np.minimum(asked, np.sqrt(asked)))
             found[k] = np.where(found[k] < 1.0, both, found[k])
-    inflation = np.maximum(gain * found, np.minimum(found, 1.0))
+    inflation = np.maximum(np.minimum(gain, 1.0) * found, np.minimum(found, 1.0))
     return replace(model, inflation=inflation, regions=regions)
 
 

@@ -146,7 +146,8 @@ def _subspace(options: Options) -> Family:
 def _state_space(options: Options) -> list[Family]:
     """Hidden states instead of lags: linear, and with smooth units beside the linear path.
 
-    Where records are long this is far ahead; short ones cannot tell good restarts from bad.
+    Where records are long this is far ahead; of fewer than a hundred rows there is nothing to tell
+    good restarts from bad by.
     """
     plan = replace(options.budget.search, seed=options.seed)
     if options.order is not None:

@@ -87,13 +87,13 @@ def with_room(found: Sequence[Fold]) -> list[Fold]:
 
 def whole(records: Sequence[Record]) -> Lesson:
     """Everything may be learned from."""
-    return Lesson(tuple(records), tuple(_blanked(record, ()) for record in records))
+    return Lesson(tuple(records), tuple(_blanked(record, None) for record in records))
 
 
-def _blanked(record: Record, blocks: Sequence[slice]) -> Blanked:
-    """A record with blocks of rows, and a gap on either side of each, blanked."""
+def _blanked(record: Record, block: slice | None) -> Blanked:
+    """A record with a block of rows, and a gap on either side of it, blanked."""
     seen = np.arange(len(record)) >= record.lead
-    for block in blocks:
+    if block is not None:
         gap = _gap(block)
         seen[max(0, block.start - gap) : block.stop + gap] = False
     return Blanked(record, seen)
@@ -125,7 +125,7 @@ def _without_records(records: Sequence[Record], turns: int, turn: int) -> Lesson
     """The records without those of a turn."""
     out = [k % turns == turn for k in range(len(records))]
     blanked = (
-        _blanked(r, (slice(0, len(r)),) if gone else ())
+        _blanked(r, slice(0, len(r)) if gone else None)
         for r, gone in zip(records, out, strict=True)
     )
     left = (r for r, gone in zip(records, out, strict=True) if not gone)
@@ -162,19 +162,15 @@ def _without_blocks(records: Sequence[Record], held: Sequence[slice | None]) -> 
     pieces: list[Record] = []
     blanked: list[Blanked] = []
     for record, block in zip(records, held, strict=True):
-        pieces += without(record, (block,)) if block else [record]
-        blanked.append(_blanked(record, (block,) if block else ()))
+        pieces += without(record, block) if block else [record]
+        blanked.append(_blanked(record, block))
     return Lesson(tuple(pieces), tuple(blanked))
 
 
-def without(record: Record, blocks: Sequence[slice]) -> list[Record]:
-    """The pieces of a record between blocks of rows, with a gap on either side of each."""
-    pieces, first = [], record.lead
-    for block in sorted(blocks, key=lambda b: b.start):
-        gap = _gap(block)
-        pieces.append((first, block.start - gap))
-        first = block.stop + gap
-    pieces.append((first, len(record)))
+def without(record: Record, block: slice) -> list[Record]:
+    """The pieces of a record before and after a block of rows, with a gap on either side of it."""
+    gap = _gap(block)
+    pieces = (record.lead, block.start - gap), (block.stop + gap, len(record))
     return [piece(record, a, b) for a, b in pieces if b - a > 1]
 
 

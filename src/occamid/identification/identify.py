@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from occamid.bands.start import tail_of
 from occamid.data.record import Record, as_records
 from occamid.errors import DataError
 from occamid.files.checkpoints import Checkpoints
-from occamid.identification.assemble import WORST, Workshop, nearest_member
+from occamid.identification.assemble import Workshop, nearest_member
 from occamid.identification.crew import Workers, crew_of
 from occamid.identification.dead_time import dead_times, moved, staying
 from occamid.identification.expected import (
@@ -34,7 +34,7 @@ from occamid.identification.expected import (
 from occamid.identification.families import Family, every_family
 from occamid.identification.folds import rows_of
 from occamid.identification.folds import whole as everything
-from occamid.identification.hearing import Hearing
+from occamid.identification.hearing import Hearing, rmse_of
 from occamid.identification.options import Budget, Options
 from occamid.identification.progress import Clock, Stage
 from occamid.identification.referee import Judgement, Trial, judge
@@ -44,10 +44,13 @@ from occamid.networks import Network, Observer
 from occamid.networks.flat import size
 from occamid.training.batch import Batch
 from occamid.training.cores import side_by_side, small_algebra, suited_to
+from occamid.training.criterion import WORST
 from occamid.training.room import make_room
 
 Array = np.ndarray
-DOUBTFUL = "on its own data it errs more than held-back data let expect"
+UNTRAINED = "could not be trained on all data"
+DOUBTFUL = "errs more on data it learned from than it did on held-back data"
+ROUNDING = 1e-6  # standard deviations: errors below this say nothing of a model
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +191,11 @@ class _Bench:
     clock: Clock
     dead: tuple[int, ...]  # times by which inputs are moved
 
+    @cached_property
+    def spread(self) -> Float[Array, " ny"]:
+        """Standard deviations of the outputs."""
+        return np.std(np.concatenate([r.y[r.lead :] for r in self.whole]), axis=0)
+
     def records(self, family: Family) -> tuple[Record, ...]:
         """What a family is trained on: what sums over time on every row, but for quick efforts."""
         streams = family.search is not None and self.options.effort != "quick"
@@ -202,8 +210,7 @@ class _Bench:
         """The chosen family and others that err less together with it, if any do."""
         if self.options.single or judgement.chosen not in judgement.hearings:
             return None
-        spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
-        return stacked(tried, judgement.heard, judgement.chosen, spread)
+        return stacked(tried, judgement.heard, judgement.chosen, self.spread)
 
     def led(self, tried: Sequence[Family], judgement: Judgement) -> Judgement:
         """The judgement with the family in the lead that has the largest share of a stack."""
@@ -225,24 +232,25 @@ class _Bench:
         those of the folds on what they had not seen, it is trained as in the folds, and where that
         fails, too, the next best family takes its place; either is said.
         """
-        failed: dict[str, str] = {}  # families, and why
-        doubted: list[tuple[float, Family, Workshop, Ensemble]] = []  # and errors on their own data
+        failed: dict[str, str] = {}  # why, by family
+        doubted: list[tuple[float, Family, Workshop, Ensemble]] = []  # and what they err
         for name, budget in self._turns(judgement):
-            if doubted and judgement.score(name) >= doubted[0][0]:
+            if doubted and self.heard(judgement, name) >= doubted[0][0]:
                 break
             family = next((f for f in tried if f.name == name), None)
             if family is None:  # all records may allow less than the pieces of every fold do
-                failed.setdefault(name, "too few rows")
+                failed.setdefault(name, f"{name} {UNTRAINED} (too few rows)")
                 continue
             shop = self.shop(family, budget)
             try:
                 model = shop.model(family, self.clock.sub(f"training {name}"))
             except DataError as problem:
-                failed.setdefault(name, str(problem).rstrip("."))
+                failed.setdefault(name, f"{name} {UNTRAINED} ({str(problem).rstrip('.')})")
                 continue
-            own = self.own(model, family)
-            if own > WORST * judgement.score(name):
-                failed.setdefault(name, DOUBTFUL)
+            own = self.own(judgement, name, model)
+            worse = bool(doubted) and own >= doubted[0][0]
+            if worse or self.doubtful(judgement, name, own):
+                failed.setdefault(name, f"{name} {DOUBTFUL}")
                 doubted = sorted([*doubted, (own, family, shop, model)], key=lambda one: one[0])
                 continue
             if failed:
@@ -251,20 +259,32 @@ class _Bench:
             return judgement, family, shop, model
         if doubted:
             _, family, shop, model = doubted[0]
-            again = f"{family.name} is taken, for no other promises less"
+            again = f"{family.name} is taken all the same, for no other promises less"
             return _given_way(judgement, family.name, failed, again), family, shop, model
         raise DataError(f"{failed[judgement.chosen]}.")
 
-    def own(self, model: Ensemble, family: Family) -> float:
-        """Free-run error on what a model of the family has learned from, in standard deviations."""
-        spread = np.std(np.concatenate([r.y for r in self.whole]), axis=0)
-        error = own_error(model, self.records(family)) / spread
-        return float(np.sqrt(np.mean(error**2)))
+    def in_spreads(self, error: Float[Array, " ny"]) -> float:
+        """An error over all outputs, in standard deviations."""
+        return float(np.sqrt(np.mean((error / self.spread) ** 2)))
+
+    def heard(self, judgement: Judgement, name: str) -> float:
+        """What a family erred on held-back data; infinite where it was not heard."""
+        hearing = judgement.hearings.get(name)
+        return self.in_spreads(rmse_of(hearing)) if hearing and hearing.misses else np.inf
+
+    def own(self, judgement: Judgement, name: str, model: Ensemble) -> float:
+        """What a model of the family errs there, which it has learned; zero if not heard."""
+        hearing = judgement.hearings.get(name)
+        return self.in_spreads(own_error(model, hearing)) if hearing and hearing.misses else 0.0
+
+    def doubtful(self, judgement: Judgement, name: str, own: float) -> bool:
+        """Whether a model errs clearly more on what it learned than was foretold for new data."""
+        return own > max(WORST * self.heard(judgement, name), ROUNDING)
 
     def _turns(self, judgement: Judgement) -> list[tuple[str, Budget]]:
         """Families and budgets of the last training, in the order they are tried in."""
         full, best = self.options.budget, judgement.chosen
-        others = sorted(judgement.heard.keys() - {best}, key=judgement.score)
+        others = sorted(judgement.heard.keys() - {best}, key=partial(self.heard, judgement))
         return [(best, full), (best, full.for_folds()), *((name, full) for name in others)]
 
     def trusted(
@@ -284,13 +304,11 @@ class _Bench:
             return None, model, np.full((3, model.inflation.shape[1]), np.nan)
         family = next(f for f in tried if f.name == judgement.chosen)
         stack = self.stack(tried, judgement)
-        records = self.records(family)
-        gain = learning_gain(hearing, rows_of(records), family.search is not None)
         model, stack = self.beside(model, tried, judgement, stack)
         hearing = stack.hearing if stack else hearing
-        model = calibrated(model, hearing, gain)
-        own = own_error(model, records)
-        return stack, model, np.stack([np.maximum(own, v) for v in expected(hearing, gain)])
+        rows, streams = rows_of(self.records(family)), family.search is not None
+        gain = learning_gain(model, hearing, rows, streams)
+        return stack, calibrated(model, hearing, gain), np.stack(expected(hearing, gain))
 
     def beside(
         self,
@@ -301,12 +319,12 @@ class _Bench:
     ) -> tuple[Ensemble, Stack | None]:
         """The leading model with the others of its stack, trained as they were in the folds.
 
-        Who is not usable on all rows is left out; the leading family takes its share.
+        Who is not usable on all rows is left out, and the others share what was its.
         """
         if stack is None:
             return leader, None
 
-        def trained(family: Family) -> Beside | None:
+        def trained(family: Family) -> Ensemble | None:
             bar = self.clock.sub(f"training {family.name} beside it")
             shop = self.shop(family, self.options.budget.for_folds())
             try:
@@ -315,29 +333,31 @@ class _Bench:
                 return None
             finally:
                 bar.close()
-            sane = self.own(model, family) <= WORST * judgement.score(family.name)
-            return Beside(model, stack.shares[family.name]) if sane else None
+            own = self.own(judgement, family.name, model)
+            return None if self.doubtful(judgement, family.name, own) else model
 
         leading, *names = stack.shares
         others = [f for name in names for f in tried if f.name == name]
+        self.clock.more(len(others))
         found = side_by_side([partial(trained, family) for family in others])
-        usable = {f.name: b for f, b in zip(others, found, strict=True) if b}
-        if not usable:
+        usable = {f.name: model for f, model in zip(others, found, strict=True) if model}
+        if len(usable) < len(names):
+            stack = stack.only([leading, *usable], judgement.heard, self.spread)
+        if stack is None:
             return leader, None
-        shares = {name: b.share for name, b in usable.items()}
-        shares = {leading: 1.0 - sum(shares.values())} | shares
-        return replace(leader, beside=tuple(usable.values())), stack._replace(shares=shares)
+        shares = {name: stack.shares[name] for name in usable if name in stack.shares}
+        beside = tuple(Beside(usable[name], share) for name, share in shares.items())
+        return replace(leader, beside=beside), stack
 
 
 def _given_way(
     judgement: Judgement, chosen: str, failed: dict[str, str], instead: str
 ) -> Judgement:
     """The judgement without families that failed on all data, and what took their place."""
-    each = [f"{name} could not be trained on all data ({why})" for name, why in failed.items()]
     return replace(
         judgement,
         chosen=chosen,
-        grounds="; ".join([judgement.grounds, *each, instead]),
+        grounds="; ".join([judgement.grounds, *failed.values(), instead]),
         hearings={n: h for n, h in judgement.hearings.items() if n == chosen or n not in failed},
     )
 

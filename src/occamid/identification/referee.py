@@ -70,11 +70,6 @@ class Judgement:
         """Those of families that were tried in every fold that could be judged."""
         return _heard(self.hearings)
 
-    def score(self, family: str) -> float:
-        """The error of a family on held-back data; infinite where nothing could be held back."""
-        scores = {t.family: t.score for t in self.trials if t.family in self.hearings}
-        return scores.get(family, np.inf)
-
 
 def judge(
     records: tuple[Record, ...],

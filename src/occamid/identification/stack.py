@@ -48,6 +48,14 @@ class Stack(NamedTuple):
             "on held-back data than the family that other folds would have chosen"
         )
 
+    def only(
+        self, names: list[str], heard: Mapping[str, Hearing], spread: Float[Array, " ny"]
+    ) -> Stack | None:
+        """The stack of some of its families, if there is one left that gains anything."""
+        shares, together = _of(heard, names, spread)
+        gain = self.gain * _error(self.hearing, spread) / _error(together, spread)
+        return Stack(shares, together, gain) if gain > 1 and len(shares) > 1 else None
+
 
 def stacked(
     tried: Sequence[Family],

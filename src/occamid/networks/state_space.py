@@ -18,8 +18,6 @@ from jaxtyping import Bool, Float
 
 from occamid.networks.base import Live, Masks, Params, Spec
 
-Sources = tuple[tuple[str, int], ...]  # suffix and width of the columns a matrix may have
-
 
 @dataclass(frozen=True)
 class StateSpace:

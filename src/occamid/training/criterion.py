@@ -1,14 +1,15 @@
-"""Which of several orders: BIC of free runs, whose errors are coloured."""
+"""Which of several models: BIC of free runs, whose errors are coloured, and who runs away."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 Array = np.ndarray
 FEWEST = 10.0  # independent errors, however coloured they are
+WORST = 1.5  # times the error of others is clearly worse
 
 
 def criterion(
@@ -21,6 +22,16 @@ def criterion(
     """
     n = effective_rows(misses)
     return n * np.sum(np.log(np.maximum(squares, 1e-300)), axis=1) + free * np.log(n)
+
+
+def usable(errors: Float[Array, " K"], wild: Bool[Array, " K"]) -> Bool[Array, " K"]:
+    """Which models may be used: the wild ones only where all others are clearly worse.
+
+    Models of an unstable process run away; those of others with a pole beyond the circle fit any
+    drift or ringing.
+    """
+    others = np.min(errors, initial=np.inf, where=~wild)
+    return ~wild | (others >= WORST * np.min(errors, initial=np.inf))
 
 
 def effective_rows(misses: Sequence[Float[Array, "T ny"]]) -> float:

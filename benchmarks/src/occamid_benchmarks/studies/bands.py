@@ -102,7 +102,7 @@ def held_back_scores(result: Batch, records: tuple[Record, ...]) -> np.ndarray:
         rest = [
             piece[piece.lead :]
             for record, block in zip(records, held, strict=True)
-            for piece in without(record, [block])
+            for piece in without(record, block)
             if len(piece) - piece.lead > 2 * start
         ]
         ensemble = ensemble_of(train(rest, result.settings), rest)

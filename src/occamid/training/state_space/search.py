@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 
 from occamid.errors import DataError
 from occamid.training.cores import side_by_side
-from occamid.training.criterion import criterion
+from occamid.training.criterion import criterion, usable
 from occamid.training.state_space import levenberg
 from occamid.training.state_space.fit import (
     Data,
@@ -59,8 +59,7 @@ from occamid.training.state_space.trajectory import split
 Array = np.ndarray
 SCORED = ((0.3, 0.4), (0.8, 0.9))  # shares of every record that restarts are scored on
 AS_GOOD = 1.05  # times the best score: a smaller order, or fewer units, are taken
-GROWING = 10.0  # times as large a mode may get within a record: estimated poles scatter around one
-WILD = 1e300  # the square of an error that is none
+GROWING = 10.0  # times as large a mode may get in a fit: estimated poles scatter around one
 SHORTEST = 60  # rows in all that a fit is made of
 FINALISTS, TASTE = 4, 8  # orders of a long record that go on to all rows, for so many iterations
 NONE = "no state-space model runs free on these records"
@@ -182,8 +181,20 @@ def search(rows: Sequence[Rows], plan: Search, report: Report | None = None) -> 
 
 def linear_one(data: Data, found: Sequence[Stage], plan: Search, report: Report | None) -> Stage:
     """The linear model with the smallest BIC, one that was made smaller among them."""
-    told = [reduced(found[-1], data, plan.reduction, report)] if plan.told else []
-    return by_criterion(data, [*found, *told])
+    found = tamed(data, found)
+    if plan.told:
+        found = tamed(data, [*found, reduced(found[-1], data, plan.reduction, report)])
+    return by_criterion(data, found)
+
+
+def tamed(data: Data, stages: Sequence[Stage]) -> list[Stage]:
+    """Linear fits that may be used; wild is what grows by more than :data:`GROWING` in its rows.
+
+    No few outputs could tell the first state of such a fit.
+    """
+    wild = together(stages, radii) > GROWING ** (1 / max(map(len, data.u)))
+    errors = np.nan_to_num(together(stages, error), nan=np.inf)
+    return those(stages, np.flatnonzero(usable(errors, wild)))
 
 
 def with_told(
@@ -248,15 +259,10 @@ def scored(length: int) -> Bool[Array, " T"]:
 
 
 def by_criterion(data: Data, stages: Sequence[Stage]) -> Stage:
-    """The linear model whose order has the smallest BIC.
-
-    A pole beyond the circle fits any drift or ringing, with a first state that no few outputs could
-    tell: what grows by more than :data:`GROWING` within a record is left out where others do not.
-    """
+    """The linear model whose order has the smallest BIC."""
     rows, squares = stages[0].problem.rows, together(stages, _squares)
     free = together(stages, lambda s: free_weights(s.problem.sizes, s.state.mask))
-    wild = together(stages, radii) > GROWING ** (1 / max(map(len, data.u)))
-    squares = np.where(wild[:, None] & ~wild.all(), WILD, squares) / rows
+    squares = squares / rows
     stage, lane = _place(stages, int(np.argmin(np.sum(np.log(squares), axis=1))))
     _, y = stage.problem.outputs(stage.state.w, stage.state.carry)
     inside, looked_at = stage.problem.inside(data.weight)
@@ -273,7 +279,7 @@ def radii(stage: Stage) -> Float[Array, " M"]:
 
 
 def _squares(stage: Stage) -> Float[Array, "M ny"]:
-    return np.where(np.isfinite(stage.state.squares), stage.state.squares, WILD)
+    return np.where(np.isfinite(stage.state.squares), stage.state.squares, 1e300)
 
 
 def together(stages: Sequence[Stage], of: Callable[[Stage], Array]) -> Array:
