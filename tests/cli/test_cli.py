@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -20,11 +21,12 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from occamid import Run, cli, load
+from occamid.bands.units import DivergedWarning
 from occamid.cli import arguments, shared
 from occamid.cli import training as train
 from occamid.cli.identify import identify as identify_command
 from occamid.data import twins
-from occamid.errors import DataError
+from occamid.errors import DataError, FileError
 from occamid.files import folder as folders
 from occamid.files.checkpoints import Checkpoints
 from occamid.files.scratch import MARK
@@ -617,3 +619,32 @@ def test_an_infinite_test_error_does_not_lose_the_run(
     identify_command(out=tmp_path / "out", config=tiny)
     (test,) = strict_json(tmp_path / "out" / "result.json")["test"]
     assert (test["rmse"], test["fit"]) == ([None], [None])
+
+
+def test_a_ctrl_c_that_a_destructor_swallowed_comes_again() -> None:
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        cli._not_lost(SimpleNamespace(exc_type=KeyboardInterrupt))
+        time.sleep(10)
+
+
+def test_warnings_of_ours_are_a_line_for_people(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[Any] = []
+    monkeypatch.setattr(cli, "_warned", lambda *told: others.append(told[0]))
+    cli._note(DivergedWarning("`n_init` is too small"), DivergedWarning, "ensemble.py", 210)
+    assert capsys.readouterr().err == "note: --n-init is too small\n"
+    theirs = UserWarning("theirs")
+    cli._note(theirs, UserWarning, "library.py", 1)
+    assert others == [theirs]
+    assert capsys.readouterr().err == ""
+
+
+def test_an_empty_folder_that_cannot_be_written_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "mine")
+    said = pytest.raises(FileError, match=r"cannot write to .*mine: Permission denied")
+    with said, folders.claim(tmp_path / "mine"):
+        pass

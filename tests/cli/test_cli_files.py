@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from occamid.bands.modelfile import FORMAT
 from occamid.cli import use
 from occamid.data import twins
+from occamid.files import manifest
 from tests.support.commands import Runner, call_main
 from tests.support.small import small_record
 
@@ -843,6 +844,26 @@ def test_what_a_command_reads_is_not_replaced(
     read = () if command == "report" else ("good.csv",)
     said = run.fails(command, "run", *read, "--out", out, "--force")
     assert said == f"{out} is read by this command; choose another --out."
+
+
+@pytest.mark.parametrize("command", ["simulate", "predict", "compare", "report"])
+@pytest.mark.parametrize("name", ["result.png", "run.json"])
+def test_a_file_of_a_run_is_not_replaced(command: str, name: str, run: Runner) -> None:
+    """Nor one of another run, whatever may be overwritten."""
+    Path("other").mkdir()
+    text("theirs", "other/result.png")
+    manifest.write(Path("other"), ["result.png"])
+    before = Path("other", name).read_bytes()
+    read = () if command == "report" else ("good.csv",)
+    said = run.fails(command, "run", *read, "--out", f"other/{name}", "--force")
+    assert said == f"other/{name} is a file of the run in other; choose another --out."
+    assert Path("other", name).read_bytes() == before
+
+
+def test_a_report_does_not_replace_the_log_its_run_was_made_from(run: Runner) -> None:
+    change(about={"job": {"files": ["good.csv"]}})
+    said = run.fails("report", "run", "--out", "good.csv", "--force")
+    assert said == "good.csv is read by this command; choose another --out."
 
 
 def test_a_default_name_that_is_taken(run: Runner) -> None:

@@ -135,13 +135,60 @@ def test_a_forecast_beyond_the_end_of_a_log(run: Runner, rows: int) -> None:
 def test_a_forecast_of_fewer_steps_and_of_too_many(run: Runner) -> None:
     record = plant(60, 4)
     write_log(Path("log.csv"), record[:50], 50)
-    write_log(Path("inputs.csv"), record[50:], None)
+    write_log(Path("inputs.csv"), record[50:], None, "2026-03-01 06:50:00")
     arguments = ("predict", "m.safetensors", "log.csv", "--future", "inputs.csv", "--horizon")
     assert run(*arguments, 4).code == 0
     assert len(simulated("prediction.csv")) == 4
     assert run.fails(*arguments, 11, "--force") == (
         "--horizon 11 reaches beyond the 10 rows of inputs.csv; give fewer steps."
     )
+
+
+@pytest.mark.parametrize("hole", [[20], [47, 48, 49]])
+def test_a_forecast_starts_from_the_last_measured_outputs(run: Runner, hole: list[int]) -> None:
+    """From the last piece, though another one is longer, and through inputs that follow it."""
+    record = plant(60, 4)
+    write_log(Path("log.csv"), record[:50], 50)
+    frame = pd.read_csv("log.csv")
+    frame.loc[hole, "level"] = np.nan
+    if hole == [20]:
+        frame.loc[26, "level"] = np.nan
+    frame.to_csv("log.csv", index=False)
+    write_log(Path("inputs.csv"), record[50:], None, "2026-03-01 06:50:00")
+    arguments = ("predict", "m.safetensors", "log.csv", "--future", "inputs.csv")
+    assert run(*arguments, "--gaps", "split").code == 0
+    first, last = (27, 50) if hole == [20] else (0, 47)
+    past = record[first:last]
+    expected = load("m.safetensors").simulate(record.u[last:], initial=past).after(50 - last)
+    found = simulated("prediction.csv")
+    assert found["time"].tolist() == stamps(10, "2026-03-01 06:50:00")
+    np.testing.assert_allclose(found["level"], expected.mean[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(found["level std"], expected.spread[:, 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ("2026-03-01 07:00:00", "inputs.csv begins 660 s after the last row of log.csv"),
+        ("2026-02-28 06:50:00", "inputs.csv begins 86340 s before the last row of log.csv"),
+        ("07:00:00", ""),  # times of day do not tell
+    ],
+)
+def test_inputs_of_a_forecast_begin_where_the_log_ends(run: Runner, first: str, said: str) -> None:
+    record = plant(60, 4)
+    write_log(Path("log.csv"), record[:50], 50)
+    write_log(Path("inputs.csv"), record[50:], None, "2026-03-01 " + first[-8:])
+    if len(first) == 8:
+        text = Path("inputs.csv").read_text().replace("2026-03-01 ", "")
+        Path("inputs.csv").write_text(text)
+    else:
+        write_log(Path("inputs.csv"), record[50:], None, first)
+    arguments = ("predict", "m.safetensors", "log.csv", "--future", "inputs.csv")
+    if said:
+        assert run.fails(*arguments).startswith(said)
+        assert not Path("prediction.csv").exists()
+    else:
+        assert run(*arguments).code == 0
 
 
 # --- what is written ----------------------------------------------------------------------------

@@ -56,7 +56,10 @@ FACTS: dict[str, Any] = {
     "outputs": [OUT],
     "data": "test",
     "n_init": 20,
+    "rows": 1000,
     "members": 10,
+    "families": 1,
+    "parameters": 40,
     "diverged": 0.0,
     "failed": 1,
     "runs": 20,
@@ -95,6 +98,29 @@ def test_verdict_of_several_channels() -> None:
     )
     many = verdict(FACTS | {"inputs": inputs * 3})["headline"]
     assert "; 5 further inputs in the table below;" in many
+
+
+def test_verdict_of_a_stack_is_about_all_of_it() -> None:
+    facts = FACTS | {"families": 3, "members": 12, "parameters": 699}
+    found = verdict(facts)
+    said = "A stack of 3 families with 699 parameters, whose first model keeps 6 of 41 regressors;"
+    assert found["headline"].startswith(said)
+    assert "by a stack of 12 models of 3 families, each started from" in found["basis"]
+    for states, said in (((1, 0), "is linear, with 1 hidden state;"), ((2, 5), "has 2 hidden st")):
+        assert f"whose first model {said}" in verdict(facts | {"states": states})["headline"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "coverage", "told"),
+    [
+        (1000, 0.999, "wider than needed"), (90, 1.0, "wider than needed"), (89, 1.0, ""),
+        (1000, 0.89, "too narrow"), (9, 8 / 9, ""), (20, 0.7, "too narrow"), (20, 0.85, ""),
+    ],
+)  # fmt: skip
+def test_a_band_is_not_blamed_for_what_chance_does(rows: int, coverage: float, told: str) -> None:
+    """Were errors independent, a true band would do as badly in one case of a hundred."""
+    found = titles(rows=rows, outputs=[OUT | {"coverage": coverage}])
+    assert found == ([f"The bands of y are {told}"] if told else [])
 
 
 def test_verdict_without_a_test_record_says_so_first() -> None:

@@ -62,9 +62,10 @@ def tell_divergence(run: Run) -> Run:
     """The run; a warning where more than a sample in thousands left the range."""
     if run.diverged >= TOLD:
         warnings.warn(
-            f"{run.diverged:.1%} of the posterior diverged in free run, which widens the band; "
-            "use a sparser model (a later cycle or a larger lam), the full posterior instead "
-            "of the diagonal one, or an ensemble.",
+            f"{run.diverged:.1%} of the posterior diverged in free run, which widens the band; are "
+            "the inputs within the range of the estimation data? If so, use a sparser model (a "
+            "later cycle, a larger lam), the full posterior instead of the diagonal one, or an "
+            "ensemble.",
             DivergedWarning,
             stacklevel=3,
         )

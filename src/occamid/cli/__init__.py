@@ -6,8 +6,11 @@ Typer and Rich, and the work is done by modules that are imported inside functio
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
+import threading
+import warnings
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -26,6 +29,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 STOPPED = 130  # the exit code of Ctrl-C
+AGAIN = 0.05  # seconds after which a lost Ctrl-C is repeated
+_warned = warnings.showwarning
 UsageError: Any = typer.BadParameter.__base__  # not exported; its home differs by version
 
 
@@ -48,12 +53,33 @@ def _options(
 
 
 def main() -> None:
-    """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130."""
+    """Entry point: errors of the user end with one line and code 2, Ctrl-C with code 130.
+
+    Warnings are a line, too; Ctrl-C in a place that cannot be left at once is not forgotten.
+    """
+    warnings.showwarning = _note
+    sys.unraisablehook = _not_lost
     code = _run(sys.argv[1:] or ["--help"])
     if code == STOPPED and _jobs_left():  # nobody waits for them
         sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _note(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """A warning of ours as a line for people; others as usual."""
+    if category.__module__.startswith("occamid."):
+        print(f"note: {neutral(as_flags(str(message)))}", file=sys.stderr)
+    else:
+        _warned(message, category, *place, **more)
+
+
+def _not_lost(found: Any) -> None:
+    """Press Ctrl-C again a moment later, where a destructor or callback has swallowed it."""
+    if issubclass(found.exc_type, KeyboardInterrupt):
+        threading.Timer(AGAIN, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(found)
 
 
 def _jobs_left() -> bool:

@@ -22,6 +22,7 @@ from occamid.files import manifest
 from occamid.files.atomic import check_new_file, replace_file, same_file
 from occamid.files.folder import rewrite
 from occamid.files.plain import plain
+from occamid.identification.job import job_of
 from occamid.networks import Observer
 from occamid.reporting import runs
 from occamid.reporting.page import render
@@ -166,8 +167,10 @@ def report(run: Path, out: Path | None, force: bool, as_json: bool) -> None:
     content = runs.read_json(run, runs.CONTENT)
     target = out or run / runs.PAGE
     again = target.name == runs.PAGE and same_file(target.parent, run)
-    read = manifest.current(run, runs.CONTENT)
-    check_new_file(target, overwrite=force or again, inputs=(read,))
+    if not again:
+        job = job_of(run)
+        read = (manifest.current(run, runs.CONTENT), *map(Path, (*job.files, *job.test)))
+        check_new_file(target, overwrite=force, inputs=read)
     try:
         page = render(content)
     except (ArithmeticError, AttributeError, LookupError, TemplateError, TypeError, ValueError):

@@ -17,14 +17,13 @@ from rich.text import Text
 from occamid.assessment.run import Run
 from occamid.bands.combine import load
 from occamid.bands.ensemble import Ensemble
-from occamid.bands.modelfile import read_about
 from occamid.cli.shared import console, listed, neutral, say
 from occamid.data.prepare import apply_steps, put_back
 from occamid.data.record import Record
 from occamid.errors import DataError, SettingsError
 from occamid.files.atomic import replace_file
 from occamid.files.plain import cell_name, plain
-from occamid.identification.job import Job
+from occamid.identification.job import Job, job_of
 from occamid.reading.choose import Wanted
 from occamid.reading.experiments import SAME_STEP, Options
 from occamid.reading.log import Log, read_log
@@ -56,30 +55,33 @@ class Target(NamedTuple):
     as_json: bool = False
 
 
-def read(like: Like, ensemble: Ensemble, file: Path, *, ahead: bool = False) -> Log:
-    """The longest record of a file, with the channels and steps of the model.
+def read(
+    like: Like, ensemble: Ensemble, file: Path, *, ahead: bool = False, last: bool = False
+) -> Log:
+    """The longest record of a file, or the last one, with the channels and steps of the model.
 
     What the file is like (time column, experiments, variable) is what identify was told.
     """
-    told, names, step = _job(like.run), ensemble.terms, like.sampling_time
+    told, names, given = job_of(like.run), ensemble.terms, like.sampling_time
     usual = ensemble.sampling_time
     wanted = Wanted(
         names.input_names,
         names.output_names,
-        told.time if step is None else None,
+        told.time if given is None else None,
         told.experiment,
-        timed=(told.sampling_time if step is None and not like.resample else step) is None,
+        timed=(told.sampling_time if given is None and not like.resample else given) is None,
     )
     options = Options(
-        told.sampling_time if step is None and not like.resample else step,
+        told.sampling_time if given is None and not like.resample else given,
         usual if like.resample else None,
         like.gaps,  # type: ignore[arg-type]
     )
-    log = _prepared(told, read_log(file, wanted, options, told.variable, ahead=ahead), file)
-    found = log.record.sampling_time
-    if abs(found - usual) > SAME_STEP * usual and len(log.record) > 1:
+    found = read_log(file, wanted, options, told.variable, ahead=ahead, last=last)
+    log = _prepared(told, found, file)
+    step = log.record.sampling_time
+    if abs(step - usual) > SAME_STEP * usual and len(log.record) > 1:
         raise DataError(
-            f"{file} is sampled every {found:g} s, but the model was identified "
+            f"{file} is sampled every {step:g} s, but the model was identified "
             f"at {usual:g} s; interpolate with --resample or, if it has no time column, give "
             f"--sampling-time {usual:g}."
         )
@@ -104,7 +106,7 @@ def _prepared(told: Job, log: Log, file: Path) -> Log:
 
 def _put_back(like: Like, record: Record, found: Run) -> tuple[Record, Run]:
     """Record and run with the means that were removed before identification."""
-    steps = _job(like.run).prepare
+    steps = job_of(like.run).prepare
     if steps is None or not steps.offsets:
         return record, found
     back = partial(put_back, steps, record.output_names)
@@ -122,15 +124,6 @@ def _long_enough(log: Log, ensemble: Ensemble, file: Path) -> Log:
     return log
 
 
-def _job(run: Path) -> Job:
-    """What identify was told, as far as the model file knows."""
-    told = read_about(run).get("job")
-    try:
-        return Job(**told) if isinstance(told, dict) else Job()
-    except SettingsError:
-        return Job()
-
-
 def simulate(like: Like, file: Path, start: Start, to: Target) -> None:
     """Free run on a file's inputs."""
     ensemble = load(like.run)
@@ -139,7 +132,7 @@ def simulate(like: Like, file: Path, start: Start, to: Target) -> None:
     if start.initial is not None:
         initial: Any = start.initial
         if isinstance(initial, Path):
-            initial = read(like, ensemble, initial).record
+            initial = read(like, ensemble, initial, last=True).record
         found = ensemble.simulate(record, initial=initial, samples=start.samples)
     else:
         found = ensemble.simulate(
@@ -151,6 +144,7 @@ def simulate(like: Like, file: Path, start: Start, to: Target) -> None:
         judged = runs.judge(record, found)
         named = {"rmse": "rmse", "fit": "fit %", "coverage95": "95 % band covers"}
         facts = {name: judged[key] for key, name in named.items()}
+    facts |= _piece(log)
     _write(_table(log.times, record.output_names, found), to, found.n_init, facts)
 
 
@@ -180,31 +174,57 @@ def predict(like: Like, file: Path, horizon: int, to: Target) -> None:
             "steps, or the inputs to come with --future."
         )
     record, found = _put_back(like, record, ensemble.predict(record, horizon))
-    facts = {"rmse": tuple(map(float, found.rmse(record))), "horizon": horizon}
+    facts = {"rmse": tuple(map(float, found.rmse(record))), "horizon": horizon} | _piece(log)
     _write(_table(log.times, record.output_names, found), to, ensemble.start, facts)
 
 
 def forecast(like: Like, file: Path, future: Path, horizon: int | None, to: Target) -> None:
-    """The rows after the end of a log, given their inputs."""
+    """The rows after the end of a log, given their inputs.
+
+    It starts from the last measured outputs; inputs that are known after them are run through.
+    """
     ensemble = load(like.run)
-    past = read(like, ensemble, file, ahead=True)
+    past = read(like, ensemble, file, ahead=True, last=True)
     ahead = read(like, ensemble, future, ahead=True)
     if past.measured < ensemble.fewest_known:
+        piece = "" if past.pieces == 1 else f" in the last of its {past.pieces} pieces"
         raise DataError(
-            f"{file} has {past.measured} rows with measured outputs, but a forecast starts from "
-            f"{ensemble.fewest_known} or more."
+            f"{file} has {past.measured} rows with measured outputs{piece}, but a forecast starts "
+            f"from {ensemble.fewest_known} or more."
         )
+    _goes_on(file, past, future, ahead)
     rows = len(ahead.record) if horizon is None else horizon
     if rows > len(ahead.record):
         raise SettingsError(
             f"--horizon {rows} reaches beyond the {len(ahead.record)} rows of {future}; give fewer "
             "steps."
         )
-    u = ahead.record.u[:rows]
+    between = past.record.u[past.measured :]
+    u = np.concatenate([between, ahead.record.u[:rows]])
     run = ensemble.simulate(u, initial=past.record[: past.measured])
-    _, found = _put_back(like, ahead.record, run)
+    _, found = _put_back(like, ahead.record, run.after(len(between)))
     table = _table(ahead.times[:rows], ahead.record.output_names, found)
     _write(table, to, 0, {"horizon": rows})
+
+
+def _goes_on(file: Path, past: Log, future: Path, ahead: Log) -> None:
+    """Refuse inputs that do not begin a step after the log's end, by the files' clocks."""
+    if past.ends is None or ahead.ends is None:
+        return
+    step, apart = past.record.sampling_time, ahead.ends[0] - past.ends[1]
+    if abs(apart - step) > 0.5 * step:
+        side = "after" if apart >= 0 else "before"
+        raise DataError(
+            f"{future} begins {abs(apart):g} s {side} the last row of {file}, but a forecast goes "
+            f"on {step:g} s after it; give the inputs from there on."
+        )
+
+
+def _piece(log: Log) -> dict[str, Any]:
+    """Which part of a file in pieces it is."""
+    if log.pieces == 1:
+        return {}
+    return {"piece": f"the longest of {log.pieces}, from {_time(log.times[0])} on"}
 
 
 def compare(
@@ -241,8 +261,7 @@ def compare(
 def _table(times: Sequence[Any], names: Sequence[str], found: Run) -> pd.DataFrame:
     """Time, mean, standard deviation and 95 % band of every output."""
     low, high = found.interval(0.95)
-    written = [f"{t:.15g}" if isinstance(t, float) else str(t) for t in times]
-    columns: dict[str, Any] = {"time": written}
+    columns: dict[str, Any] = {"time": list(map(_time, times))}
     for k, name in enumerate(names):
         name = cell_name(name)
         columns |= {
@@ -254,8 +273,12 @@ def _table(times: Sequence[Any], names: Sequence[str], found: Run) -> pd.DataFra
     return pd.DataFrame(columns)
 
 
+def _time(t: Any) -> str:
+    return f"{t:.15g}" if isinstance(t, float) else str(t)
+
+
 def _write(table: pd.DataFrame, to: Target, known: int, facts: dict[str, Any]) -> None:
-    content = table.to_csv(index=False, float_format="%.9g").encode()
+    content = table.to_csv(index=False).encode()  # with every digit
     replace_file(to.out, content, overwrite=to.force)
     if to.as_json:
         print(json.dumps(plain({"out": str(to.out), "known": known, **facts})))

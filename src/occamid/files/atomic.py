@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from occamid.errors import FileError
+from occamid.files import manifest
 
 
 def replace_file(path: Path, content: bytes, *, overwrite: bool = True) -> None:
@@ -39,7 +40,10 @@ def same_file(one: Path, other: Path) -> bool:
 
 
 def check_new_file(path: Path, *, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a file that cannot be written or is somebody else's, before any work."""
+    """Refuse a file that cannot be written or is somebody else's, before any work.
+
+    A file of a run is its run's, whatever may be overwritten.
+    """
     if path.is_dir():
         raise FileError(f"{path} is a folder; name a file in it with `out`.")
     if not path.absolute().parent.is_dir():
@@ -48,6 +52,8 @@ def check_new_file(path: Path, *, overwrite: bool, inputs: Iterable[Path] = ()) 
         )
     if any(same_file(path, other) for other in inputs):
         raise FileError(f"{path} is read by this command; choose another `out`.")
+    if path.name in (manifest.LIST, *(manifest.read(path.absolute().parent) or ())):
+        raise FileError(f"{path} is a file of the run in {path.parent}; choose another `out`.")
     if path.exists() and not path.is_file():
         raise FileError(f"{path} is no plain file; choose another `out`.")
     if os.path.lexists(path) and not overwrite:

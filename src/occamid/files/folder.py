@@ -73,8 +73,9 @@ def _problem(folder: Path) -> str | None:
         return f"{folder} is the current folder or holds it"
     if os.path.ismount(target):
         return f"{folder} is a mount point, which cannot be replaced"
-    if not os.access(place, os.W_OK | os.X_OK):
-        return f"cannot write to {place}: {os.strerror(errno.EACCES)}"
+    for each in (place, nearest):
+        if not os.access(each, os.W_OK | os.X_OK):
+            return f"cannot write to {each}: {os.strerror(errno.EACCES)}"
     return None
 
 

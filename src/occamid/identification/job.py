@@ -10,6 +10,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from occamid.assessment.check.delay import LARGEST as LONGEST_DELAY
+from occamid.bands.modelfile import read_about
 from occamid.data import twins
 from occamid.data.findings import Finding
 from occamid.data.prepare import apply_steps, fitted, prepare, split_in_time, without_splinters
@@ -218,6 +219,15 @@ def check_test(options: Options, estimation: Sequence[Record], test: Sequence[Re
                 f"{fewest} or more; test on more data, or fix fewer lags with "
                 "`input_lags` and `output_lags`."
             )
+
+
+def job_of(run: Path) -> Job:
+    """What identify was told when it made a run, as far as the model file knows."""
+    told = read_about(run).get("job")
+    try:
+        return Job(**told) if isinstance(told, dict) else Job()
+    except SettingsError:
+        return Job()
 
 
 def job_from(config: Path | None, options: dict[str, Any], fixed: dict[str, Any]) -> Job:

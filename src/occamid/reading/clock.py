@@ -26,6 +26,7 @@ _UNITS = {
     **dict.fromkeys(("h", "hr", "hrs", "hours", "stunden"), 3600.0),
 }
 _UNIT = re.compile(r"(?P<name>.+?)\s*(?:[\[(]\s*(?P<a>\w+)\s*[\])]|[ _/](?P<b>\w+))")
+CLOCK_DAY = pd.Timestamp("1900-01-01")  # the day of times of day
 _CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 _DAY_OR_MONTH_FIRST = r"(?P<a>\d{1,2})(?P<mark>[./-])(?P<b>\d{1,2})[./-](?P<year>\d{4})(?P<rest>.*)"
 
@@ -55,18 +56,35 @@ def seconds(table: Table, name: str) -> Float[Array, " N"]:
     Timestamps are ISO 8601 (a space or T before the time, a decimal point or comma), dates with
     the day first where that is certain, or times of day.  They are counted from the first one.
     """
-    column = table.columns[name]
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return _since_first(table, name, column)
-    filled = column.dropna()
-    first = filled.iloc[0] if len(filled) else None
-    if pd.api.types.is_string_dtype(filled) and is_date(str(first)):
-        return _since_first(table, name, _stamps(table, name, column))
-    if hasattr(first, "isoformat"):  # cells of a sheet
-        return _since_first(table, name, _cell_stamps(table, name, column))
+    stamps = _timestamps(table, name)
+    if stamps is not None:
+        return _since_first(table, name, stamps)
     values = numbers(table, name) * _seconds_in(table, name)
     _check_epoch(table, name, values)
     return values
+
+
+def origin(table: Table, name: str) -> float | None:
+    """When :func:`seconds` are counted from, to compare two files; none for times of day alone."""
+    stamps = _timestamps(table, name)
+    if stamps is None:
+        return 0.0
+    first = stamps.dropna().iloc[0]
+    return None if first.year == CLOCK_DAY.year else first.timestamp()
+
+
+def _timestamps(table: Table, name: str) -> pd.Series | None:
+    """A column's timestamps, if it has any."""
+    column = table.columns[name]
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return column
+    filled = column.dropna()
+    first = filled.iloc[0] if len(filled) else None
+    if pd.api.types.is_string_dtype(filled) and is_date(str(first)):
+        return _stamps(table, name, column)
+    if hasattr(first, "isoformat"):  # cells of a sheet
+        return _cell_stamps(table, name, column)
+    return None
 
 
 def _seconds_in(table: Table, name: str) -> float:
@@ -190,7 +208,7 @@ def _stamps(table: Table, name: str, column: pd.Series) -> pd.Series:
     filled = text.dropna()
     if filled.str.fullmatch(_CLOCK).all():
         clock = text.where(text.str.count(":") == 2, text + ":00")
-        stamps = pd.to_datetime("2000-01-01") + pd.to_timedelta(clock, errors="coerce")
+        stamps = CLOCK_DAY + pd.to_timedelta(clock, errors="coerce")
         _refuse_unread(table, name, column, stamps)
         return stamps
     if filled.str.fullmatch(_DAY_OR_MONTH_FIRST).all():

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from occamid.data.record import Record
 from occamid.errors import OccamidError
 from occamid.reading.choose import Chosen, Wanted, choose
-from occamid.reading.clock import seconds
+from occamid.reading.clock import origin, seconds
 from occamid.reading.columns import Table, numbers
 from occamid.reading.experiments import FEWEST, experiments, pieces
 from occamid.reading.files import _check_options
@@ -31,17 +31,22 @@ ROW, MEASURED = "row of the file\0", "measured\0"  # no file has columns of thes
 
 
 class Log(NamedTuple):
-    """The longest record of a file.
+    """A record of a file.
 
     Attributes:
         record: its outputs are zero where they are not measured.
         measured: how many rows at its head have measured outputs.
-        times: one for each row as the file writes it, or seconds from the first row.
+        times: one for each row as the file writes it, or seconds from the file's first row.
+        ends: seconds of its first and last row by the file's clock; none where it has none, or
+            none that tells the day.
+        pieces: how many records the file has.
     """
 
     record: Record
     measured: int
     times: list[Any]
+    ends: tuple[float, float] | None = None
+    pieces: int = 1
 
     @property
     def complete(self) -> bool:
@@ -50,9 +55,18 @@ class Log(NamedTuple):
 
 
 def read_log(
-    path: Path, wanted: Wanted, options: Options, variable: str | None = None, *, ahead: bool
+    path: Path,
+    wanted: Wanted,
+    options: Options,
+    variable: str | None = None,
+    *,
+    ahead: bool,
+    last: bool = False,
 ) -> Log:
-    """A file with the columns of a model; with ``ahead`` outputs may end before the inputs do."""
+    """A file with the columns of a model: its longest record, or the ``last`` one.
+
+    With ``ahead`` outputs may end before the inputs do.
+    """
     try:
         _check_options(wanted, options, variable)
         with np.errstate(all="ignore"):
@@ -60,7 +74,8 @@ def read_log(
     except OccamidError as error:
         lines = [one_line(line) for line in str(error).split("\n  - ")]
         raise type(error)("\n  - ".join(lines)) from None
-    return max(found, key=lambda log: len(log.record))
+    log = found[-1] if last else max(found, key=lambda log: len(log.record))
+    return log._replace(pieces=len(found))
 
 
 def _logs(
@@ -124,13 +139,19 @@ def _log(table: Table, chosen: Chosen, record: Record, options: Options) -> Log:
     units = record.output_units[:-2]
     record = replace(record, y=record.y[:, :-2], output_names=names, output_units=units)
     head = len(measured) if measured.all() else int(np.argmin(measured))
-    return Log(record, head, _times(table, chosen, record, at))
+    ends = None
+    if chosen.time is not None:
+        t, first = seconds(table, chosen.time), origin(table, chosen.time)
+        if first is not None:
+            ends = tuple((first + np.interp(at[[0, -1]], np.arange(len(t)), t)).tolist())
+    return Log(record, head, _times(table, chosen, record, at), ends)
 
 
 def _times(table: Table, chosen: Chosen, record: Record, at: Float[Array, " N"]) -> list[Any]:
     """The file's own times of rows; where dates were resampled, seconds from the first row."""
     if chosen.time is None:
-        return (np.arange(len(record)) * record.sampling_time).tolist()
+        rows = at[1] - at[0] if len(at) > 1 else 1.0  # of the file in a step
+        return (at * record.sampling_time / rows).tolist()
     column = table.columns[chosen.time].reset_index(drop=True)
     if pd.api.types.is_numeric_dtype(column):
         return np.interp(at, np.arange(len(column)), column.to_numpy(np.float64)).tolist()

@@ -78,7 +78,8 @@ def content(
     rest = dict(notes or {})
     facts = _facts(model, batch, analyses[role], calibration)
     _add_delays(facts, [run.record for run in seen])
-    facts |= {"data": role, "n_init": shown[0].free.n_init}
+    rows = sum(len(run.record) - run.free.n_init for run in shown)
+    facts |= {"data": role, "n_init": shown[0].free.n_init, "rows": rows}
     facts["diverged"] = max(run.free.diverged for run in shown)
     _add_predictions(facts["outputs"], model, shown, analyses[role])
     return plain(
@@ -149,7 +150,9 @@ def _facts(
         "states": list(model.first.neurons) if isinstance(model.network, Observer) else None,
         "inputs": inputs,
         "outputs": outputs,
-        "members": len(model.posteriors),
+        "families": 1 + len(model.beside),
+        "members": sum(len(m.posteriors) for m in (model, *(b.model for b in model.beside))),
+        "parameters": model.parameters_in_all,
         "failed": failed,
         "runs": batch.shape[0] * batch.shape[1] if batch else 0,
         "sampling_time": model.sampling_time,

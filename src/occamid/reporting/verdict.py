@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from scipy.stats import binom
+
 COVERS_TOO_LITTLE = 0.90  # of a 95 % band; errors of a free run are correlated, so coverage varies
 COVERS_TOO_MUCH = 0.99
+CHANCE = 0.01  # that a true band covers so little, or so much, were errors independent
 POOR, GOOD, MUCH_BETTER = 60.0, 60.0, 25.0  # fits in per cent of a free run and of predictions
 AHEAD = 10  # steps of those predictions
 INPUTS_NAMED = 4  # in the headline; more would bury the rest of it
@@ -16,7 +19,7 @@ def verdict(facts: dict[str, Any]) -> dict[str, Any]:
     outputs = facts["outputs"]
     warnings = [
         *_of_data(facts),
-        *_of_runs(outputs),
+        *_of_runs(outputs, facts["rows"]),
         *_of_drift(outputs),
         *_of_residuals(outputs),
         *_of_samples(facts),
@@ -32,6 +35,9 @@ def headline(facts: dict[str, Any]) -> str:
         parts = [f"{states} and {_count(inner[1], 'unit')}" if inner[1] else f"linear, {states}"]
     else:
         parts = [f"keeps {facts['kept']} of {_count(facts['candidates'], 'regressor')}"]
+    if facts["families"] > 1:
+        count = f"{facts['families']} families with {_count(facts['parameters'], 'parameter')}"
+        parts = [f"a stack of {count}, whose first model {_verb(parts[0])}"]
     parts += [_acts(channel) for channel in facts["inputs"][:INPUTS_NAMED]]
     hidden = len(facts["inputs"]) - INPUTS_NAMED
     if hidden > 0:
@@ -46,14 +52,23 @@ def headline(facts: dict[str, Any]) -> str:
     return text[0].upper() + text[1:]
 
 
+def _verb(what: str) -> str:
+    """``keeps 3 of 4 regressors``; ``has 2 hidden states``; ``is linear, with 1 hidden state``."""
+    if what.startswith("linear, "):
+        return what.replace("linear, ", "is linear, with ")
+    return what if what.startswith("keeps") else f"has {what}"
+
+
 def basis(facts: dict[str, Any]) -> str:
     """What the figures in the headline rest on."""
     seen = {
         "test": "Fit and coverage are those of free runs on test data the model has not seen",
         "estimation": "Fit and coverage are those of free runs on the estimation data itself",
     }[facts["data"]]
-    members = facts["members"]
+    members, families = facts["members"], facts["families"]
     what = "by one model" if members == 1 else f"by an ensemble of the {members} best models"
+    if families > 1:
+        what = f"by a stack of {members} models of {families} families"
     steps = _count(facts["n_init"], "measured sample")
     return f"{seen}, {what}, each started from {steps}."
 
@@ -111,8 +126,12 @@ def _of_residuals(outputs: list[dict[str, Any]]) -> list[dict[str, str]]:
     return found
 
 
-def _of_runs(outputs: list[dict[str, Any]]) -> list[dict[str, str]]:
+def _of_runs(outputs: list[dict[str, Any]], rows: int) -> list[dict[str, str]]:
     found = []
+
+    def missed(out: dict[str, Any]) -> int:
+        return round(rows * (1 - out["coverage"]))
+
     useless = [out for out in outputs if out["fit"] is not None and out["fit"] < 0]
     if useless:
         found.append(
@@ -125,12 +144,21 @@ def _of_runs(outputs: list[dict[str, Any]]) -> list[dict[str, str]]:
     known = [out for out in outputs if out["coverage"] is not None]
     for odd, title, text in (
         (
-            [out for out in known if out["coverage"] < COVERS_TOO_LITTLE],
+            [
+                out
+                for out in known
+                if out["coverage"] < COVERS_TOO_LITTLE
+                and binom.sf(missed(out) - 1, rows, 0.05) < CHANCE
+            ],
             "too narrow",
             "Calibrate on held-back blocks before trusting the bands.",
         ),
         (
-            [out for out in known if out["coverage"] > COVERS_TOO_MUCH],
+            [
+                out
+                for out in known
+                if out["coverage"] > COVERS_TOO_MUCH and binom.cdf(missed(out), rows, 0.05) < CHANCE
+            ],
             "wider than needed",
             "They are safe, but say less than they could.",
         ),

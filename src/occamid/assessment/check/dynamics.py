@@ -71,8 +71,12 @@ def _told(delay: Delay, step: float) -> Finding:
 def _without_effect(delays: list[Delay]) -> Iterator[Finding]:
     if delays:
         names, output = ", ".join(d.input for d in delays), delays[0].output
-        what = f"no linear or quadratic effect of {names} on {output} is seen"
-        why = "it may be weak, or hidden by noise or by other inputs"
+        most = len(delays[0].probability) - 1
+        what = (
+            f"no linear or quadratic effect of {names} on {output} is seen within {most} samples, "
+            "a tenth of the rows at most"
+        )
+        why = "it may be weak, slower, or hidden by noise or by other inputs"
         yield finding("no effect", "note", f"{names} to {output}", (what, why, ""))
 
 
