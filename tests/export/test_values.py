@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import casadi
@@ -13,8 +16,9 @@ import pytest
 
 from occamid.bands.ensemble import Ensemble
 from occamid.bands.mixture import weighted_median
+from occamid.errors import DataError
 from occamid.export import casadi as symbolic
-from occamid.export import onnx, plainjson, recursion
+from occamid.export import export, onnx, plainjson, recursion
 from occamid.export.description import Description, Member, describe
 from occamid.export.kinds import StateSpace, state_space
 from occamid.export.program import simplify
@@ -192,3 +196,21 @@ def test_state_space_networks_run_in_every_target(shape: tuple[int, int, int, in
     session = onnxruntime.InferenceSession(onnx.files(d)["sequence.onnx"])
     feed = {"state": recursion.initial_state(d).astype(np.float32), "u": u.astype(np.float32)}
     np.testing.assert_allclose(session.run(["y"], feed)[0], expected, rtol=1e-4)
+
+
+def test_single_precision_is_refused_where_it_has_too_few_digits(tmp_path: Path) -> None:
+    """A level of a million that moves by thousandths; double precision knows it well enough."""
+    description = describe(random_model(0))
+    like = np.ones(description.ny)
+    far = replace(description.scaling, y_mean=1e6 * like, y_std=1e-3 * like, y_scale=1e-3 * like)
+    model = replace(description, scaling=far)
+    for format, options in (("c", {"precision": "float"}), ("onnx", {})):
+        with pytest.raises(DataError, match=r"moves by 0\.001, of which single precision knows no"):
+            export(model, format, tmp_path / format, **options)
+        assert not (tmp_path / format).exists()
+    export(model, "c", tmp_path / "double")
+    allowed = re.search(
+        r"allowed\[.*\] = \{ (.*) \}", (tmp_path / "double/model_test.c").read_text()
+    )
+    assert allowed is not None
+    assert float(allowed[1]) < 1e-4 * 1e-3

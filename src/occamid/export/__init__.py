@@ -13,7 +13,7 @@ from typing import Any
 from occamid.bands.ensemble import Ensemble
 from occamid.errors import SettingsError, check_choice
 from occamid.export import c, casadi, fmu, folder, onnx, plainjson, st
-from occamid.export.description import Description, describe
+from occamid.export.description import Description, check_single, describe
 from occamid.training.model import Model
 
 FORMATS: dict[str, Callable[..., Mapping[str, str | bytes]]] = {
@@ -70,5 +70,8 @@ def export(
     """
     check_options(format, options)
     with folder.place(Path(out)) as place:
-        files = FORMATS[format](describe(model, combine), name, **options)
+        description = describe(model, combine)
+        if options.get("precision", "float" if format == "onnx" else "double") == "float":
+            check_single(description)
+        files = FORMATS[format](description, name, **options)
         return folder.write(files, place, {"format": format, "name": name})

@@ -19,6 +19,7 @@ from occamid.export.program import run
 Array = np.ndarray
 Precision = Literal["double", "float"]
 AGREES = {"double": 1e-9, "float": 1e-4}  # of an output's scale: what the self-test allows
+ROUNDED = 8  # units of the last digit of an output that the self-test allows, too
 TEST_SAMPLES = 40
 
 templates = Environment(
@@ -220,8 +221,10 @@ def self_test(d: Description, precision: Precision) -> dict[str, Any]:
         else:
             x, out = recursion.step(d, target, x, now, measured if t < known else None)
         rows.append([f"{value:.17g}" for value in (*now, *measured, *out)])
-    size = np.abs(np.array([row[-d.ny :] for row in rows], dtype=float)).max(axis=0)
-    allowed = AGREES[precision] * np.maximum(size, s.y_scale)
+    outputs = np.array([row[-d.ny :] for row in rows], dtype=float)
+    size = np.abs(outputs - s.y_mean).max(axis=0)
+    rounding = ROUNDED * np.finfo(np.float32 if precision == "float" else float).eps
+    allowed = AGREES[precision] * np.maximum(size, s.y_scale) + rounding * np.abs(outputs).max(0)
     return {"rows": rows, "known": known, "allowed": [f"{value:.3g}" for value in allowed]}
 
 

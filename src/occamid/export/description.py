@@ -22,7 +22,7 @@ import numpy as np
 from occamid.bands.ensemble import Ensemble
 from occamid.data.scaling import Scaling
 from occamid.data.windows import Term
-from occamid.errors import check_choice
+from occamid.errors import DataError, check_choice
 from occamid.export.kinds import step_of
 from occamid.export.program import Step, simplify
 from occamid.training.model import Model
@@ -59,6 +59,9 @@ class Register(NamedTuple):
     def end(self) -> int:
         """One past its last place in the state."""
         return self.offset + self.length
+
+
+COARSEST = 1e-3  # standard deviations of a channel that a digit of single precision may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +139,19 @@ class Description:
                 at = f"{r.name}[{k}]" if r.kind == "x" else f"{r.name}[t-{k + 1}]"
                 found.append(owner + at)
         return tuple(found)
+
+
+def check_single(d: Description) -> None:
+    """Refuse single precision where a channel moves little about a level far from zero."""
+    s = d.scaling
+    sides = (d.input_names, s.u_mean, s.u_std), (d.output_names, s.y_mean, s.y_std)
+    for names, mean, std in sides:
+        digit = np.finfo(np.float32).eps * np.abs(mean)
+        for k in np.flatnonzero(digit > COARSEST * std)[:1]:
+            raise DataError(
+                f"{names[k]} lies around {mean[k]:.4g} and moves by {std[k]:.2g}, of which single "
+                f"precision knows no more than {digit[k]:.1g}; export with `precision` double."
+            )
 
 
 def longest(terms: list[Term] | tuple[Term, ...], channel: int) -> int:
