@@ -202,7 +202,8 @@ def test_single_precision_is_refused_where_it_has_too_few_digits(tmp_path: Path)
     """A level of a million that moves by thousandths; double precision knows it well enough."""
     description = describe(random_model(0))
     like = np.ones(description.ny)
-    far = replace(description.scaling, y_mean=1e6 * like, y_std=1e-3 * like, y_scale=1e-3 * like)
+    level = {"y_mean": 1e6 * like, "y_offset": 1e6 * like}
+    far = replace(description.scaling, y_std=1e-3 * like, y_scale=1e-3 * like, **level)
     model = replace(description, scaling=far)
     for format, options in (("c", {"precision": "float"}), ("onnx", {})):
         with pytest.raises(DataError, match=r"moves by 0\.001, of which single precision knows no"):
