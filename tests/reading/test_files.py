@@ -310,6 +310,8 @@ START = pd.Timestamp("2024-12-24 23:59:55")
         "%d/%m/%Y %H:%M:%S.%f",
         "%m/%d/%Y %H:%M:%S.%f",
         "%Y%m%dT%H%M%S.%f",
+        "%m/%d/%Y %I:%M:%S.%f %p",
+        "%Y-%m-%d %I:%M:%S.%f%p",
     ],
 )
 def test_timestamps(shape: str) -> None:
@@ -320,6 +322,9 @@ def test_timestamps(shape: str) -> None:
 def test_times_of_day_and_dates_beside_them() -> None:
     stamps = pd.Timestamp("2024-12-24 11:59:55") + pd.to_timedelta(T, unit="s")
     check(read(stamped(stamps.strftime("%H:%M:%S.%f"))))
+    check(read(stamped(stamps.strftime("%I:%M:%S.%f %p"))))  # noon comes after 11 AM
+    midnight = pd.Timestamp("2024-12-24 00:00:00") + pd.to_timedelta(T, unit="s")
+    check(read(stamped(midnight.strftime("%I:%M:%S.%f a.m."))))
     frame = FRAME.assign(time=stamps.strftime("%H:%M:%S,%f"))
     frame.insert(0, "Date", stamps.strftime("%d.%m.%Y"))
     check(read(write("rig.csv", csv(frame, sep=";"))))

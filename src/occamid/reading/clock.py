@@ -28,6 +28,7 @@ _UNITS = {
 _UNIT = re.compile(r"(?P<name>.+?)\s*(?:[\[(]\s*(?P<a>\w+)\s*[\])]|[ _/](?P<b>\w+))")
 CLOCK_DAY = pd.Timestamp("1900-01-01")  # the day of times of day
 _CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
+_TWELVE = re.compile(r"\b(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?) ?([AaPp])\.?[Mm]\b\.?")
 _DAY_OR_MONTH_FIRST = r"(?P<a>\d{1,2})(?P<mark>[./-])(?P<b>\d{1,2})[./-](?P<year>\d{4})(?P<rest>.*)"
 
 
@@ -205,6 +206,7 @@ def _stamps(table: Table, name: str, column: pd.Series) -> pd.Series:
     """Text as timestamps."""
     text = column.astype("string").str.strip()
     text = text.str.replace(r"(:\d{2}),(\d+)", r"\1.\2", regex=True)
+    text = text.str.replace(_TWELVE, _of_24, regex=True)
     filled = text.dropna()
     if filled.str.fullmatch(_CLOCK).all():
         clock = text.where(text.str.count(":") == 2, text + ":00")
@@ -217,6 +219,14 @@ def _stamps(table: Table, name: str, column: pd.Series) -> pd.Series:
     stamps = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
     _refuse_unread(table, name, column, stamps)
     return stamps
+
+
+def _of_24(clock: re.Match[str]) -> str:
+    """``01:30:00 PM`` as ``13:30:00``; an hour that is none stays for a message."""
+    hour = int(clock[1])
+    if not 1 <= hour <= 12:
+        return clock[0]
+    return f"{hour % 12 + 12 * (clock[3] in 'Pp'):02d}{clock[2]}"
 
 
 def _cell_stamps(table: Table, name: str, column: pd.Series) -> pd.Series:
