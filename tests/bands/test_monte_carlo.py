@@ -402,8 +402,9 @@ def test_monte_carlo_converges_to_the_linearised_moments() -> None:
 # --- samples that diverge --------------------------------------------------------------------
 
 MESSAGE = (
-    "{} of the posterior diverged in free run, which widens the band; use a sparser model (a "
-    "later cycle or a larger lam), the full posterior instead of the diagonal one, or an ensemble."
+    "{} of the posterior diverged in free run, which widens the band; are the inputs within the "
+    "range of the estimation data? If so, use a sparser model (a later cycle, a larger lam), the "
+    "full posterior instead of the diagonal one, or an ensemble."
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -622,9 +623,11 @@ def test_an_infinite_test_error_does_not_lose_the_run(
 
 
 def test_a_ctrl_c_that_a_destructor_swallowed_comes_again() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as of a command
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012
         cli._not_lost(SimpleNamespace(exc_type=KeyboardInterrupt))
         time.sleep(10)
+    signal.signal(signal.SIGINT, before)
 
 
 def test_warnings_of_ours_are_a_line_for_people(
