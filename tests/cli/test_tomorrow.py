@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from occamid import load
+from occamid import DataError, load
+from occamid.cli.simulation import _goes_on
+from occamid.reading.log import Log
 from tests.support.commands import Runner
 from tests.support.used import STEP, plant, stamps, used, write_log
 
@@ -189,6 +192,21 @@ def test_inputs_of_a_forecast_begin_where_the_log_ends(run: Runner, first: str, 
         assert not Path("prediction.csv").exists()
     else:
         assert run(*arguments).code == 0
+
+
+@pytest.mark.parametrize(
+    ("begins", "fits"), [(60.0, True), (89.0, True), (91.0, False), (15.0, True), (0.0, False)]
+)
+def test_of_a_model_with_longer_steps_inputs_may_begin_within_one(
+    begins: float, fits: bool
+) -> None:
+    """The log ends at 1,000 s, in rows of 15 s of which every fourth was taken."""
+    past = Log(plant(20, 4), 20, [], (0.0, 1000.0))
+    ahead = Log(plant(20, 4), 0, [], (1000.0 + begins, 2000.0))
+    assert past.record.sampling_time == 60.0
+    refused = pytest.raises(DataError, match="a forecast goes on 60 s")
+    with nullcontext() if fits else refused:
+        _goes_on(Path("log.csv"), past, Path("inputs.csv"), ahead)
 
 
 # --- what is written ----------------------------------------------------------------------------

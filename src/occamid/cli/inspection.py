@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +169,10 @@ def report(run: Path, out: Path | None, force: bool, as_json: bool) -> None:
     target = out or run / runs.PAGE
     again = target.name == runs.PAGE and same_file(target.parent, run)
     if not again:
-        job = job_of(run)
-        read = (manifest.current(run, runs.CONTENT), *map(Path, (*job.files, *job.test)))
+        read = [manifest.current(run, runs.CONTENT)]
+        with suppress(FileError):  # the page needs no model
+            job = job_of(run)
+            read += map(Path, (*job.files, *job.test))
         check_new_file(target, overwrite=force, inputs=read)
     try:
         page = render(content)

@@ -208,11 +208,14 @@ def forecast(like: Like, file: Path, future: Path, horizon: int | None, to: Targ
 
 
 def _goes_on(file: Path, past: Log, future: Path, ahead: Log) -> None:
-    """Refuse inputs that do not begin a step after the log's end, by the files' clocks."""
+    """Refuse inputs that do not begin a step after the log's end, by the files' clocks.
+
+    Where the model's steps are longer than the file's, that is less than one of its steps.
+    """
     if past.ends is None or ahead.ends is None:
         return
     step, apart = past.record.sampling_time, ahead.ends[0] - past.ends[1]
-    if abs(apart - step) > 0.5 * step:
+    if not 0 < apart <= 1.5 * step:
         side = "after" if apart >= 0 else "before"
         raise DataError(
             f"{future} begins {abs(apart):g} s {side} the last row of {file}, but a forecast goes "

@@ -340,7 +340,9 @@ class _Bench:
         others = [f for name in names for f in tried if f.name == name]
         self.clock.more(len(others))
         found = side_by_side([partial(trained, family) for family in others])
-        usable = {f.name: model for f, model in zip(others, found, strict=True) if model}
+        usable = {
+            f.name: model for f, model in zip(others, found, strict=True) if model is not None
+        }
         if len(usable) < len(names):
             stack = stack.only([leading, *usable], judgement.heard, self.spread)
         if stack is None:

@@ -6,8 +6,9 @@ is, and whether its outputs are measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,12 +91,13 @@ def _logs(
         extra = {ROW: rows, MEASURED: pd.Series(measured.astype(np.float64))}
         table = replace(table, columns={**table.columns, **extra})
         both = chosen._replace(outputs=(*chosen.outputs, *extra))
+        clock = cache(partial(_clock, table, chosen.time))  # read once, whatever the pieces
         remarks = Remarks()
         for part in _experiments(table, both, remarks):
             with remarks.collect():
                 found = pieces(table, both, part, options, remarks)
             remarks.tell()
-            yield from (_log(table, chosen, record, options) for record in found)
+            yield from (_log(table, chosen, record, clock) for record in found)
 
 
 def _experiments(table: Table, chosen: Chosen, remarks: Remarks) -> Iterator[Rows]:
@@ -132,18 +134,23 @@ def _filled(table: Table, outputs: tuple[str, ...]) -> tuple[Table, Bool[Array, 
     return replace(table, columns=columns), ~after
 
 
-def _log(table: Table, chosen: Chosen, record: Record, options: Options) -> Log:
+def _clock(table: Table, name: str | None) -> Float[Array, " N"] | None:
+    """The seconds of every row, comparable between files; none where no column tells them."""
+    first = None if name is None else origin(table, name)
+    return None if name is None or first is None else first + seconds(table, name)
+
+
+def _log(
+    table: Table, chosen: Chosen, record: Record, clock: Callable[[], Float[Array, " N"] | None]
+) -> Log:
     """A record without the channels that went along."""
     at, measured = record.y[:, -2], record.y[:, -1] > 1 - 1e-9
     names = record.output_names[:-2]
     units = record.output_units[:-2]
     record = replace(record, y=record.y[:, :-2], output_names=names, output_units=units)
     head = len(measured) if measured.all() else int(np.argmin(measured))
-    ends = None
-    if chosen.time is not None:
-        t, first = seconds(table, chosen.time), origin(table, chosen.time)
-        if first is not None:
-            ends = tuple((first + np.interp(at[[0, -1]], np.arange(len(t)), t)).tolist())
+    t = clock()
+    ends = None if t is None else tuple(np.interp(at[[0, -1]], np.arange(len(t)), t).tolist())
     return Log(record, head, _times(table, chosen, record, at), ends)
 
 
